@@ -1,0 +1,1 @@
+"""The gateway: ranking, and every door for clients."""

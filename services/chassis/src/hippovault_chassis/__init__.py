@@ -1,0 +1,1 @@
+"""What every HippoVault process shares, and only that."""

@@ -1,0 +1,109 @@
+"""Where processes listen, and the guard over it."""
+
+from __future__ import annotations
+
+import fcntl
+import ipaddress
+import os
+from pathlib import Path
+from typing import IO
+
+import grpc
+
+from hippovault_chassis.errors import ServiceError
+
+UNIX = "unix:"
+
+
+def check_bind(field: str, address: str) -> None:
+    """Refuses every bind that is neither a Unix socket nor loopback.
+
+    Anything else would be open to the network without credentials: there are no tokens and no mTLS yet.
+
+    Args:
+        field: The setting's name, for the error.
+        address: `unix:/path` or `host:port`, the host numeric or `localhost`.
+
+    Raises:
+        ServiceError: The address is malformed, or open to the network.
+    """
+    if address.startswith(UNIX):
+        if not Path(address.removeprefix(UNIX)).is_absolute():
+            raise ServiceError.invalid(field, f"{address!r} needs an absolute path")
+        return
+    host, port = split_host_port(field, address)
+    if not is_loopback(host):
+        raise ServiceError(
+            grpc.StatusCode.FAILED_PRECONDITION,
+            "BIND_NOT_LOOPBACK",
+            f"{field}: {address!r} is open to the network, which is refused without tokens or mTLS; "
+            f"use a Unix socket or 127.0.0.1:{port}",
+            field=field,
+        )
+
+
+def split_host_port(field: str, address: str) -> tuple[str, int]:
+    """Splits `host:port` or `[v6]:port`.
+
+    Raises:
+        ServiceError: It is neither, or the port is not 0 to 65535.
+    """
+    host, colon, port = address.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:  # noqa: PLR2004
+        raise ServiceError.invalid(field, f"{address!r} is neither unix:/path nor host:port (port 0 to 65535)")
+    return host, int(port)
+
+
+def is_loopback(host: str) -> bool:
+    """Tells whether the host can only mean this machine. Names are not resolved: a resolver may say anything."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def lock_socket(address: str) -> IO[str] | None:
+    """Takes the lock that belongs to a Unix socket, so that no second server replaces the first one's socket.
+
+    gRPC unlinks a socket that is there before it binds, whoever owns it.
+
+    Returns:
+        The lock, held until it is closed or the process ends; None for TCP.
+
+    Raises:
+        ServiceError: Another process serves this address.
+    """
+    if not address.startswith(UNIX):
+        return None
+    return lock_file(Path(address.removeprefix(UNIX)).with_suffix(".lock"), f"{address} is served")
+
+
+def lock_file(path: Path, what: str) -> IO[str]:
+    """Takes an exclusive lock and writes this process's id into the file.
+
+    Args:
+        path: The lock file; made when absent, never deleted (deleting it would let two holders in).
+        what: What the lock stands for, for the error, such as `unix:/x is served`.
+
+    Raises:
+        ServiceError: Another process holds it; the message tells its id.
+    """
+    handle = path.open("a+")
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        handle.seek(0)
+        holder = handle.read().strip() or "unknown"
+        handle.close()
+        raise ServiceError(
+            grpc.StatusCode.FAILED_PRECONDITION,
+            "ALREADY_RUNNING",
+            f"{what} by another process already (pid {holder}, lock {path})",
+        ) from None
+    handle.truncate(0)
+    handle.write(str(os.getpid()))
+    handle.flush()
+    return handle

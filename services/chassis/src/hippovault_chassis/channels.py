@@ -1,0 +1,50 @@
+"""Channels between processes: quick to reconnect, retrying what may be repeated."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+import grpc
+
+UNLIMITED = -1
+
+
+def options(service: str, retried: Iterable[str]) -> list[tuple[str, int | str]]:
+    """Returns channel options.
+
+    Args:
+        service: Full name of the service, such as `hippovault.storage.v1.StorageService`.
+        retried: Its idempotent methods: they are tried up to 4 times while the service is UNAVAILABLE.
+    """
+    retry = {
+        "maxAttempts": 4,
+        "initialBackoff": "0.05s",
+        "maxBackoff": "0.5s",
+        "backoffMultiplier": 2,
+        "retryableStatusCodes": ["UNAVAILABLE"],
+    }
+    names = [{"service": service, "method": method} for method in retried]
+    config = {"loadBalancingConfig": [{"round_robin": {}}], "methodConfig": [{"name": names, "retryPolicy": retry}]}
+    return [
+        ("grpc.service_config", json.dumps(config)),
+        ("grpc.max_receive_message_length", UNLIMITED),
+        ("grpc.max_send_message_length", UNLIMITED),
+        # A service that was restarted is found again within a second, not after the default's two minutes.
+        ("grpc.initial_reconnect_backoff_ms", 100),
+        ("grpc.min_reconnect_backoff_ms", 100),
+        ("grpc.max_reconnect_backoff_ms", 1000),
+        # Two clients of one process must not share a broken connection's backoff.
+        ("grpc.use_local_subchannel_pool", 1),
+        ("grpc.enable_http_proxy", 0),
+    ]
+
+
+def aio(address: str, service: str, retried: Iterable[str]) -> grpc.aio.Channel:
+    """Returns an asyncio channel; connecting waits for the first call."""
+    return grpc.aio.insecure_channel(address, options=options(service, retried))
+
+
+def sync(address: str, service: str, retried: Iterable[str]) -> grpc.Channel:
+    """Returns a blocking channel; connecting waits for the first call."""
+    return grpc.insecure_channel(address, options=options(service, retried))

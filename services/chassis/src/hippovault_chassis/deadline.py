@@ -1,0 +1,36 @@
+"""The time that the current request has left, handed on to every call made for it."""
+
+from __future__ import annotations
+
+import contextvars
+import time
+
+import grpc
+
+from hippovault_chassis.errors import ServiceError
+
+DEFAULT_SECONDS = 30.0
+"""What a request gets whose client set no deadline."""
+
+_ends: contextvars.ContextVar[float] = contextvars.ContextVar("deadline")
+
+
+def start(seconds: float | None) -> None:
+    """Begins the current request's time.
+
+    Args:
+        seconds: What the client allows; None, or more than the default, means the default.
+    """
+    _ends.set(time.monotonic() + min(DEFAULT_SECONDS if seconds is None else seconds, DEFAULT_SECONDS))
+
+
+def remaining() -> float:
+    """Returns the seconds left, more than 0.
+
+    Raises:
+        ServiceError: DEADLINE_EXCEEDED when there are none.
+    """
+    left = _ends.get(time.monotonic() + DEFAULT_SECONDS) - time.monotonic()
+    if left <= 0:
+        raise ServiceError(grpc.StatusCode.DEADLINE_EXCEEDED, "DEADLINE_EXCEEDED", "the request's time is up")
+    return left

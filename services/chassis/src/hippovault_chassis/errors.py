@@ -1,0 +1,88 @@
+"""One error type for every process, and its two mappings: to google.rpc.Status on the wire and back."""
+
+from __future__ import annotations
+
+from typing import Self, cast
+
+import grpc
+from google.rpc import code_pb2, error_details_pb2, status_pb2
+
+DOMAIN = "hippovault"
+STATUS_KEY = "grpc-status-details-bin"
+
+
+class ServiceError(Exception):
+    """A failure that a caller may be told about.
+
+    Args:
+        code: The gRPC status code.
+        reason: UPPER_SNAKE_CASE, stable: what programs compare.
+        message: What people read. Names the field or file, the limit and the value; never a content or a
+            secret.
+        field: The request field to blame, where there is one, such as `tags[2]`.
+    """
+
+    def __init__(self, code: grpc.StatusCode, reason: str, message: str, *, field: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.message = message
+        self.field = field
+
+    @classmethod
+    def invalid(cls, field: str, problem: str) -> Self:
+        """Returns INVALID_ARGUMENT for one field; the message reads `field: problem`."""
+        return cls(grpc.StatusCode.INVALID_ARGUMENT, "INVALID_FIELD", f"{field}: {problem}", field=field)
+
+    @classmethod
+    def not_found(cls, field: str, problem: str) -> Self:
+        """Returns NOT_FOUND for what the field names."""
+        return cls(grpc.StatusCode.NOT_FOUND, "NOT_FOUND", f"{field}: {problem}", field=field)
+
+    @classmethod
+    def unavailable(cls, service: str, cause: str) -> Self:
+        """Returns UNAVAILABLE naming the service that does not answer."""
+        return cls(grpc.StatusCode.UNAVAILABLE, "SERVICE_UNAVAILABLE", f"the {service} service is unavailable: {cause}")
+
+    def to_status(self) -> status_pb2.Status:
+        """Returns the google.rpc.Status with one ErrorInfo, and BadRequest where a field is to blame."""
+        status = status_pb2.Status(code=self.code.value[0], message=self.message)
+        status.details.add().Pack(error_details_pb2.ErrorInfo(reason=self.reason, domain=DOMAIN))
+        if self.field:
+            problem = self.message.removeprefix(f"{self.field}: ")
+            violation = error_details_pb2.BadRequest.FieldViolation(field=self.field, description=problem)
+            status.details.add().Pack(error_details_pb2.BadRequest(field_violations=[violation]))
+        return status
+
+    @classmethod
+    def from_status(cls, status: status_pb2.Status) -> Self:
+        """Returns the error that a status carries."""
+        reason, field = "", ""
+        for detail in status.details:
+            info, bad_request = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest()
+            if detail.Unpack(info):
+                reason = info.reason
+            elif detail.Unpack(bad_request) and bad_request.field_violations:
+                field = bad_request.field_violations[0].field
+        return cls(_code(status.code), reason or code_pb2.Code.Name(status.code), status.message, field=field)
+
+    @classmethod
+    def from_rpc(cls, error: grpc.RpcError, service: str) -> Self:
+        """Returns the error that a call to the named service failed with.
+
+        UNAVAILABLE and DEADLINE_EXCEEDED that come from the transport name the service, so that the caller learns which
+        one is down.
+        """
+        call = cast("grpc.Call", error)  # Every error that a stub raises has a call's accessors.
+        for key, value in call.trailing_metadata() or ():
+            if key == STATUS_KEY and isinstance(value, bytes):
+                return cls.from_status(status_pb2.Status.FromString(value))
+        if call.code() is grpc.StatusCode.UNAVAILABLE:
+            return cls.unavailable(service, "it does not answer")
+        if call.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+            return cls(call.code(), "DEADLINE_EXCEEDED", f"the {service} service did not answer in time")
+        return cls(call.code(), call.code().name, f"the {service} service: {call.details()}")
+
+
+def _code(number: int) -> grpc.StatusCode:
+    return next((code for code in grpc.StatusCode if code.value[0] == number), grpc.StatusCode.UNKNOWN)

@@ -1,0 +1,62 @@
+"""Where a memory lives: every path below HIPPOVAULT_HOME, private to its owner."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+
+from hippovault_chassis.errors import ServiceError
+
+# sun_path holds 108 bytes on Linux and 104 on macOS, the closing NUL included.
+MAX_SOCKET_PATH_BYTES = 103
+PRIVATE_DIRECTORY_MODE = 0o700
+PRIVATE_UMASK = 0o077
+
+
+@dataclass(frozen=True)
+class Home:
+    """The directory of one memory. Two homes are two memories."""
+
+    root: Path
+
+    @property
+    def data(self) -> Path:
+        """Databases."""
+        return self.root / "data"
+
+    @property
+    def run(self) -> Path:
+        """Sockets, locks and process state."""
+        return self.root / "run"
+
+    @property
+    def logs(self) -> Path:
+        """Log files."""
+        return self.root / "logs"
+
+    def socket(self, name: str) -> Path:
+        """Returns the path of a Unix socket.
+
+        Raises:
+            ServiceError: The path is longer than the system allows.
+        """
+        path = self.run / f"{name}.sock"
+        length = len(os.fsencode(path))
+        if length > MAX_SOCKET_PATH_BYTES:
+            raise ServiceError(
+                grpc.StatusCode.INVALID_ARGUMENT,
+                "HOME_TOO_LONG",
+                f"HIPPOVAULT_HOME: the socket path {path} has {length} bytes, at most {MAX_SOCKET_PATH_BYTES} may be",
+            )
+        return path
+
+    def create(self) -> None:
+        """Makes the directories, readable by their owner alone, and the process's new files too."""
+        os.umask(PRIVATE_UMASK)
+        self.root.mkdir(parents=True, exist_ok=True)
+        for directory in (self.root, self.data, self.run, self.logs):
+            directory.mkdir(exist_ok=True)
+            directory.chmod(PRIVATE_DIRECTORY_MODE)

@@ -1,0 +1,147 @@
+"""What a memory may be: the one validator, used at every door and again by storage.
+
+Each function raises ServiceError INVALID_ARGUMENT naming the field, the limit and the value's size, never its text.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import unicodedata
+from collections.abc import Iterable
+
+from hippovault.memory.v1 import memory_pb2 as pb
+from hippovault_chassis.errors import ServiceError
+
+DEFAULT_NAMESPACE = "default"
+
+MAX_CONTENT_BYTES = 65_536
+MAX_QUERY_BYTES = 8_192
+MAX_NAME_BYTES = 256
+"""For namespace, category, key and memory_type."""
+MAX_TAGS = 32
+MAX_TAG_BYTES = 128
+MAX_HINTS = 3
+MAX_HINT_BYTES = 200
+MAX_METADATA_BYTES = 16_384
+
+LINE_CONTROLS = frozenset("\t\n\r")
+"""Control characters that running text may have."""
+
+
+def normalise(memory: pb.Memory) -> None:
+    """Checks what a caller may set and brings it to its stored form, in place.
+
+    Names, tags and hints are trimmed, tags lose repetitions, an empty namespace becomes the default one. Content stays
+    byte for byte: identity is the exact bytes.
+    """
+    memory.namespace = namespace(memory.namespace)
+    text("content", memory.content, MAX_CONTENT_BYTES, allowed=LINE_CONTROLS)
+    for field in ("category", "key", "memory_type"):
+        value = getattr(memory, field).strip()
+        if value:
+            text(field, value, MAX_NAME_BYTES)
+        setattr(memory, field, value)
+    if memory.category and not memory.key:
+        raise ServiceError.invalid("category", "is given without a key; the two name a memory together")
+    memory.tags[:] = tags("tags", memory.tags)
+    memory.hints[:] = hints("hints", memory.hints)
+    if memory.HasField("importance"):
+        fraction("importance", memory.importance)
+    metadata("metadata", memory.metadata)
+    if memory.HasField("created_at"):
+        try:
+            memory.created_at.ToDatetime()
+        except ValueError:
+            raise ServiceError.invalid("created_at", "must lie in the years 1 to 9999") from None
+
+
+def namespace(value: str) -> str:
+    """Returns the namespace, trimmed; the default one for an empty one."""
+    value = value.strip()
+    if value:
+        text("namespace", value, MAX_NAME_BYTES)
+    return value or DEFAULT_NAMESPACE
+
+
+def text(field: str, value: str, limit: int, *, allowed: frozenset[str] = frozenset()) -> None:
+    """Checks one text: not blank, at most `limit` UTF-8 bytes, no control characters but the allowed ones."""
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        raise ServiceError.invalid(field, "must be valid Unicode, without lone surrogates") from None
+    if size > limit:
+        raise ServiceError.invalid(field, f"must have at most {limit} UTF-8 bytes, has {size}")
+    if is_blank(value):
+        raise ServiceError.invalid(field, "must not be blank")
+    for position, character in enumerate(value):
+        if unicodedata.category(character) == "Cc" and character not in allowed:
+            code = f"U+{ord(character):04X}"
+            raise ServiceError.invalid(field, f"must not have control characters, has {code} at position {position}")
+
+
+def query(field: str, value: str) -> None:
+    """Checks the text of a search."""
+    text(field, value, MAX_QUERY_BYTES, allowed=LINE_CONTROLS)
+
+
+def is_blank(value: str) -> bool:
+    """Tells whether nothing of the text is visible: white space and format characters alone."""
+    return all(character.isspace() or unicodedata.category(character) == "Cf" for character in value)
+
+
+def tags(field: str, values: Iterable[str]) -> list[str]:
+    """Returns the tags trimmed, each once, in the order given."""
+    distinct: dict[str, None] = {}
+    for index, value in enumerate(values):
+        name = f"{field}[{index}]"
+        tag = value.strip()
+        text(name, tag, MAX_TAG_BYTES)
+        if "," in tag:
+            raise ServiceError.invalid(name, "must not have a comma, which separates tags in the drop-in table")
+        distinct[tag] = None
+    if len(distinct) > MAX_TAGS:
+        raise ServiceError.invalid(field, f"must be at most {MAX_TAGS}, are {len(distinct)}")
+    return list(distinct)
+
+
+def hints(field: str, values: Iterable[str]) -> list[str]:
+    """Returns the hints trimmed, in the order given."""
+    trimmed = [value.strip() for value in values]
+    if len(trimmed) > MAX_HINTS:
+        raise ServiceError.invalid(field, f"must be at most {MAX_HINTS}, are {len(trimmed)}")
+    for index, hint in enumerate(trimmed):
+        text(f"{field}[{index}]", hint, MAX_HINT_BYTES)
+    return trimmed
+
+
+def fraction(field: str, value: float) -> None:
+    """Checks a number of 0 to 1."""
+    if not (math.isfinite(value) and 0 <= value <= 1):
+        raise ServiceError.invalid(field, f"must be 0 to 1, is {value:g}")
+
+
+def within(field: str, value: int, low: int, high: int) -> int:
+    """Returns the value when it is in the range, ends included."""
+    if not low <= value <= high:
+        raise ServiceError.invalid(field, f"must be {low} to {high}, is {value}")
+    return value
+
+
+def metadata(field: str, value: str) -> None:
+    """Checks a JSON object in text form; empty means none."""
+    if not value:
+        return
+    size = len(value.encode())
+    if size > MAX_METADATA_BYTES:
+        raise ServiceError.invalid(field, f"must have at most {MAX_METADATA_BYTES} UTF-8 bytes as JSON, has {size}")
+    try:
+        parsed = json.loads(value, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        raise ServiceError.invalid(field, "must be a JSON object") from None
+    if not isinstance(parsed, dict):
+        raise ServiceError.invalid(field, f"must be a JSON object, is {type(parsed).__name__}")
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(name)

@@ -1,0 +1,165 @@
+"""Serving gRPC: guarded bind, health, reflection, and a drain that loses no call."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+import structlog
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from hippovault_chassis import addresses
+from hippovault_chassis.interceptors import AioInterceptor, SyncInterceptor
+
+log = structlog.get_logger()
+
+MAX_REQUEST_BYTES = 16 * 1024 * 1024
+UNLIMITED = -1
+LAME_DUCK_SECONDS = 0.2
+"""Between telling NOT_SERVING and refusing calls, so that balancers look elsewhere first."""
+GRACE_SECONDS = 10.0
+"""What running calls get to end."""
+SUPERVISED = "HIPPOVAULT_SUPERVISED"
+"""Set by a parent that holds this process's stdin open: its end means that the parent is gone."""
+
+OPTIONS: list[tuple[str, int]] = [
+    # On, a forgotten server on the same port would silently take half of the connections.
+    ("grpc.so_reuseport", 0),
+    ("grpc.max_receive_message_length", MAX_REQUEST_BYTES),
+    ("grpc.max_send_message_length", UNLIMITED),
+]
+
+
+@dataclass(frozen=True)
+class Service:
+    """A servicer and how it is registered."""
+
+    name: str
+    """Full name, such as `hippovault.storage.v1.StorageService`."""
+    servicer: Any
+    add: Callable[[Any, Any], None]
+    """The generated `add_…Servicer_to_server`."""
+
+
+@contextlib.asynccontextmanager
+async def aio_server(address: str, services: Sequence[Service]) -> AsyncIterator[str]:
+    """Serves coroutine handlers while the context lasts; leaving it drains.
+
+    Yields:
+        The address bound to, its port filled in.
+
+    Raises:
+        ServiceError: The bind is refused, or another process serves the address.
+    """
+    addresses.check_bind("listen", address)
+    lock = addresses.lock_socket(address)
+    server = grpc.aio.server(interceptors=[AioInterceptor()], options=OPTIONS)
+    health_servicer = health.aio.HealthServicer()
+    bound = _register(server, services, health_servicer, address)
+    for name in _health_names(services):
+        await health_servicer.set(name, health_pb2.HealthCheckResponse.SERVING)
+    await server.start()
+    log.info("serving", address=bound)
+    try:
+        yield bound
+    finally:
+        log.info("draining")
+        await health_servicer.enter_graceful_shutdown()
+        await asyncio.sleep(LAME_DUCK_SECONDS)
+        await server.stop(GRACE_SECONDS)
+        if lock:
+            lock.close()
+
+
+@contextlib.contextmanager
+def sync_server(address: str, services: Sequence[Service], threads: int) -> Iterator[str]:
+    """Serves blocking handlers on a pool of threads while the context lasts; leaving it drains.
+
+    Yields:
+        The address bound to, its port filled in.
+
+    Raises:
+        ServiceError: The bind is refused, or another process serves the address.
+    """
+    addresses.check_bind("listen", address)
+    lock = addresses.lock_socket(address)
+    server = grpc.server(ThreadPoolExecutor(threads), interceptors=[SyncInterceptor()], options=OPTIONS)
+    watchers = ThreadPoolExecutor(1)
+    health_servicer = health.HealthServicer(experimental_non_blocking=True, experimental_thread_pool=watchers)
+    bound = _register(server, services, health_servicer, address)
+    for name in _health_names(services):
+        health_servicer.set(name, health_pb2.HealthCheckResponse.SERVING)
+    server.start()
+    log.info("serving", address=bound)
+    try:
+        yield bound
+    finally:
+        log.info("draining")
+        health_servicer.enter_graceful_shutdown()
+        time.sleep(LAME_DUCK_SECONDS)
+        server.stop(GRACE_SECONDS).wait()
+        watchers.shutdown(wait=False)
+        if lock:
+            lock.close()
+
+
+async def stopped() -> None:
+    """Returns when this process is asked to stop."""
+    event = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, event.set)
+    _watch_parent(lambda: loop.call_soon_threadsafe(event.set))
+    await event.wait()
+
+
+def wait_until_stopped() -> None:
+    """Blocks the main thread until this process is asked to stop."""
+    event = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: event.set())
+    _watch_parent(event.set)
+    event.wait()
+
+
+def _watch_parent(gone: Callable[[], object]) -> None:
+    if not os.environ.get(SUPERVISED):
+        return
+
+    def watch() -> None:
+        while os.read(sys.stdin.fileno(), 1):
+            pass
+        log.warning("the supervising process is gone")
+        with contextlib.suppress(RuntimeError):  # The loop may have ended meanwhile.
+            gone()
+
+    threading.Thread(target=watch, name="parent-watch", daemon=True).start()
+
+
+def _health_names(services: Sequence[Service]) -> list[str]:
+    # The empty name is the whole server, by the health checking protocol.
+    return ["", *(service.name for service in services)]
+
+
+def _register(server: Any, services: Sequence[Service], health_servicer: Any, address: str) -> str:
+    for service in services:
+        service.add(service.servicer, server)
+    health_pb2_grpc.add_HealthServicer_to_server(health_servicer, server)
+    names = [*(service.name for service in services), health.SERVICE_NAME, reflection.SERVICE_NAME]
+    reflection.enable_server_reflection(names, server)
+    port = server.add_insecure_port(address)
+    if address.startswith(addresses.UNIX):
+        return address
+    host = address.rpartition(":")[0]
+    return f"{host}:{port}"

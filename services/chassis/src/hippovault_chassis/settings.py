@@ -1,0 +1,106 @@
+"""Settings of a process: flags, environment, `$HIPPOVAULT_HOME/hippovault.toml`, defaults; the first that has it wins."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+from cyclopts import App, Parameter
+from cyclopts.argument import ArgumentCollection
+from cyclopts.config import Env, Toml
+
+from hippovault_chassis.home import Home
+
+SettingsT = TypeVar("SettingsT", bound="ProcessSettings")
+
+HOME_VARIABLE = "HIPPOVAULT_HOME"
+CONFIG_FILE = "hippovault.toml"
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+
+def default_home() -> Path:
+    """Returns the XDG data directory's `hippovault`."""
+    base = Path(os.environ.get("XDG_DATA_HOME", ""))
+    return (base if base.is_absolute() else Path.home() / ".local/share") / "hippovault"
+
+
+HomePath = Annotated[Path, Parameter(name="--home", env_var=HOME_VARIABLE, show_default=False)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProcessSettings:
+    """What every process can be told."""
+
+    home: HomePath = field(default_factory=default_home)
+    """Directory of all state (default: the XDG data directory's hippovault)."""
+    log_level: Annotated[LogLevel, Parameter(env_var="HIPPOVAULT_LOG_LEVEL")] = "info"
+    """Least severity that is logged."""
+
+    listen: str = ""
+    """Where to serve gRPC: `unix:/path` or a loopback `host:port` (default: a socket below home)."""
+
+    @property
+    def layout(self) -> Home:
+        """The paths below home."""
+        return Home(self.home.expanduser().absolute())
+
+    def address(self, name: str) -> str:
+        """Returns where the process of this name serves."""
+        return self.listen or f"unix:{self.layout.socket(name)}"
+
+
+def sources(prefix: str, *section: str, commands: bool = False) -> list[Any]:
+    """Returns the configuration sources for `App(config=…)`, in order of precedence after flags.
+
+    Args:
+        prefix: What the names of environment variables start with.
+        section: The table of the TOML file that applies.
+        commands: Whether command names are part of variable names and of the table.
+    """
+
+    def toml(app: App, names: tuple[str, ...], arguments: ArgumentCollection) -> None:
+        # The file lies in the home that flags or environment name, so it can only be found after those are read.
+        path = _given_home(arguments) / CONFIG_FILE
+        Toml(path, root_keys=section, use_commands_as_keys=commands)(app, names, arguments)
+
+    return [Env(prefix, command=commands), toml]
+
+
+def load(settings: type[SettingsT], section: str, argv: Sequence[str] | None = None) -> SettingsT:
+    """Returns the settings of a process, from its command line and the sources below it.
+
+    Args:
+        settings: A frozen dataclass.
+        section: The process: `HIPPOVAULT_<SECTION>_*` are its variables, `[section]` is its table.
+        argv: The arguments; None means this process's own.
+
+    Raises:
+        SystemExit: `--help` was asked for, or a setting is wrong; what and why is on stderr.
+    """
+    app = App(
+        name=f"hippovault-{section}",
+        help=settings.__doc__,
+        config=sources(f"HIPPOVAULT_{section.upper()}_", section),
+        result_action="return_value",
+    )
+
+    def process(*, values: SettingsT = settings()) -> SettingsT:  # noqa: B008  # Frozen, and cyclopts wants one.
+        return values
+
+    process.__annotations__["values"] = Annotated[settings, Parameter(name="*")]
+    app.default(process)
+    loaded = app(argv)
+    if not isinstance(loaded, settings):  # --help was shown.
+        raise SystemExit(0)
+    return loaded
+
+
+def _given_home(arguments: ArgumentCollection) -> Path:
+    for argument in arguments:
+        if argument.name == "--home" and argument.tokens:
+            return Path(argument.tokens[0].value).expanduser().absolute()
+    value = os.environ.get(HOME_VARIABLE)
+    return Path(value).expanduser().absolute() if value else default_home()

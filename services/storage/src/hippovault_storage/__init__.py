@@ -1,0 +1,1 @@
+"""The storage service: memories kept and found again."""

@@ -1,0 +1,89 @@
+"""Starts real processes and waits for their readiness datagram, without polling and without sleeping."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+START_SECONDS = 60
+STOP_SECONDS = 30
+
+
+@dataclass
+class Process:
+    """A running program that said READY=1."""
+
+    popen: subprocess.Popen[bytes]
+    status: str
+    """What it told with its readiness: its address."""
+    log: Path
+
+    def stop(self) -> int:
+        """Asks it to stop, waits, and returns its exit code."""
+        self.popen.send_signal(signal.SIGTERM)
+        return self.popen.wait(STOP_SECONDS)
+
+    def kill(self) -> None:
+        """Ends it with SIGKILL."""
+        self.popen.kill()
+        self.popen.wait(STOP_SECONDS)
+
+
+def environment(home: Path, extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Returns an environment in which nothing outside the test's directory is reached."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("HIPPOVAULT_", "PERSEUS_"))}
+    return {
+        **kept,
+        "HOME": str(home.parent),
+        "XDG_DATA_HOME": str(home.parent / "xdg"),
+        "HIPPOVAULT_HOME": str(home),
+        **(extra or {}),
+    }
+
+
+def start(
+    arguments: Sequence[str], home: Path, name: str = "process", extra_environment: Mapping[str, str] | None = None
+) -> Process:
+    """Starts `python -m …` and returns it once it is ready.
+
+    Args:
+        arguments: What follows `python -m`, such as `["hippovault_storage"]`.
+        home: HIPPOVAULT_HOME; what the test owns is its parent.
+        name: Names the log file in the parent of home.
+        extra_environment: Further variables.
+
+    Raises:
+        AssertionError: It ended or did not become ready; the message has its log.
+    """
+    notify_path = home.parent / f"{name}.n"
+    notify_path.unlink(missing_ok=True)
+    log = home.parent / f"{name}.log"
+    variables = {**environment(home, extra_environment), "NOTIFY_SOCKET": str(notify_path)}
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notified, log.open("ab") as log_file:
+        notified.bind(str(notify_path))
+        popen = subprocess.Popen(
+            [sys.executable, "-m", *arguments],
+            env=variables,
+            stdin=subprocess.DEVNULL,
+            stdout=log_file,
+            stderr=log_file,
+        )
+        notified.settimeout(0.5)
+        for _ in range(START_SECONDS * 2):
+            try:
+                message = notified.recv(4096).decode()
+            except TimeoutError:
+                if popen.poll() is not None:
+                    break
+                continue
+            lines = dict(line.split("=", 1) for line in message.splitlines())
+            return Process(popen, lines.get("STATUS", ""), log)
+    popen.kill()
+    popen.wait()
+    raise AssertionError(f"{arguments} did not become ready:\n{log.read_text()}")
