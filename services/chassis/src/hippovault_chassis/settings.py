@@ -1,4 +1,4 @@
-"""Settings of a process: flags, environment, `$HIPPOVAULT_HOME/hippovault.toml`, defaults; the first that has it wins."""
+"""Settings of a process: flags, environment, `hippovault.toml` in its home, defaults; the first that has one wins."""
 
 from __future__ import annotations
 

@@ -1,0 +1,55 @@
+"""What the gateway can be told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from cyclopts import Parameter, validators
+
+from hippovault_chassis.settings import ProcessSettings
+
+MAX_OVERSAMPLE_FACTOR = 100
+PREFERRED_HTTP = "127.0.0.1:7465"
+
+ToolSet = Literal["hippo", "shodh", "all"]
+Fraction = Annotated[float, Parameter(validator=validators.Number(gte=0, lte=1))]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatewaySettings(ProcessSettings):
+    """Gateway: ranks what storage finds and serves gRPC and MCP."""
+
+    embedding: str = ""
+    """gRPC target of the embedding service (default: its socket below home)."""
+    storage: str = ""
+    """gRPC target of the storage service (default: its socket below home)."""
+    http: str = ""
+    """Where to serve MCP over HTTP, a loopback `host:port`; `off` for nowhere.
+
+    Default: 127.0.0.1:7465, or any free port where that one is taken."""
+    mcp_tools: ToolSet = "all"
+    """The tools that MCP over HTTP lists."""
+
+    oversample_factor: Annotated[int, Parameter(validator=validators.Number(gte=1, lte=MAX_OVERSAMPLE_FACTOR))] = 6
+    """Candidates fetched for each wanted hit, before the surprise rerank."""
+    half_life_days: float = 30.0
+    """Time in which the boost of a surprise halves; 0 or less means never."""
+    decay_floor: Fraction = 0.5
+    """Least factor that age leaves of a surprise."""
+    outlier_weight: Fraction = 0.4
+    """Weight of the embedding outlier in a surprise; the four weights sum to 1."""
+    engagement_weight: Fraction = 0.2
+    """Weight of length and tags in a surprise."""
+    explicit_weight: Fraction = 0.1
+    """Weight of the caller's importance in a surprise."""
+    prediction_weight: Fraction = 0.3
+    """Weight of the prediction loss in a surprise; without a backend it goes to outlier (2/3) and engagement (1/3)."""
+
+    def embedding_target(self) -> str:
+        """Returns where the embedding service is reached."""
+        return self.embedding or f"unix:{self.layout.socket('embedding')}"
+
+    def storage_target(self) -> str:
+        """Returns where the storage service is reached."""
+        return self.storage or f"unix:{self.layout.socket('storage')}"
