@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+import grpc
 from cyclopts import Parameter, validators
 
+from hippovault_chassis.errors import ServiceError
 from hippovault_chassis.settings import ProcessSettings
+from hippovault_gateway.surprise import Weights
 
 MAX_OVERSAMPLE_FACTOR = 100
 PREFERRED_HTTP = "127.0.0.1:7465"
@@ -53,3 +56,19 @@ class GatewaySettings(ProcessSettings):
     def storage_target(self) -> str:
         """Returns where the storage service is reached."""
         return self.storage or f"unix:{self.layout.socket('storage')}"
+
+    def surprise_weights(self) -> Weights:
+        """Returns the weights of the surprise score.
+
+        Raises:
+            ServiceError: They do not sum to 1.
+        """
+        try:
+            return Weights(
+                outlier=self.outlier_weight,
+                engagement=self.engagement_weight,
+                explicit=self.explicit_weight,
+                prediction=self.prediction_weight,
+            )
+        except ValueError as error:
+            raise ServiceError(grpc.StatusCode.INVALID_ARGUMENT, "INVALID_SETTING", str(error)) from error

@@ -11,6 +11,8 @@ from hippovault_chassis.errors import ServiceError
 
 DEFAULT_SECONDS = 30.0
 """What a request gets whose client set no deadline."""
+MAX_SECONDS = 300.0
+"""What a request gets at most."""
 
 _ends: contextvars.ContextVar[float] = contextvars.ContextVar("deadline")
 
@@ -19,9 +21,9 @@ def start(seconds: float | None) -> None:
     """Begins the current request's time.
 
     Args:
-        seconds: What the client allows; None, or more than the default, means the default.
+        seconds: What the client allows; None means the default.
     """
-    _ends.set(time.monotonic() + min(DEFAULT_SECONDS if seconds is None else seconds, DEFAULT_SECONDS))
+    _ends.set(time.monotonic() + min(DEFAULT_SECONDS if seconds is None else seconds, MAX_SECONDS))
 
 
 def remaining() -> float:

@@ -10,6 +10,8 @@ import math
 import unicodedata
 from collections.abc import Iterable
 
+from google.protobuf.timestamp_pb2 import Timestamp
+
 from hippovault.memory.v1 import memory_pb2 as pb
 from hippovault_chassis.errors import ServiceError
 
@@ -50,10 +52,7 @@ def normalise(memory: pb.Memory) -> None:
         fraction("importance", memory.importance)
     metadata("metadata", memory.metadata)
     if memory.HasField("created_at"):
-        try:
-            memory.created_at.ToDatetime()
-        except ValueError:
-            raise ServiceError.invalid("created_at", "must lie in the years 1 to 9999") from None
+        _check_time("created_at", memory.created_at)
 
 
 def namespace(value: str) -> str:
@@ -83,6 +82,19 @@ def text(field: str, value: str, limit: int, *, allowed: frozenset[str] = frozen
 def query(field: str, value: str) -> None:
     """Checks the text of a search."""
     text(field, value, MAX_QUERY_BYTES, allowed=LINE_CONTROLS)
+
+
+def search_filter(value: pb.Filter) -> None:
+    """Checks a filter and brings its tags to their stored form, in place."""
+    value.tags_any[:] = tags("filter.tags_any", value.tags_any)
+    value.tags_all[:] = tags("filter.tags_all", value.tags_all)
+    for field in ("memory_types", "categories"):
+        names = getattr(value, field)
+        within(f"filter.{field}", len(names), 0, MAX_TAGS)
+        for index, name in enumerate(names):
+            text(f"filter.{field}[{index}]", name, MAX_NAME_BYTES)
+    _check_time("filter.created_after", value.created_after)
+    _check_time("filter.created_before", value.created_before)
 
 
 def is_blank(value: str) -> bool:
@@ -141,6 +153,13 @@ def metadata(field: str, value: str) -> None:
         raise ServiceError.invalid(field, "must be a JSON object") from None
     if not isinstance(parsed, dict):
         raise ServiceError.invalid(field, f"must be a JSON object, is {type(parsed).__name__}")
+
+
+def _check_time(field: str, value: Timestamp) -> None:
+    try:
+        value.ToDatetime()
+    except (ValueError, OverflowError):
+        raise ServiceError.invalid(field, "must lie in the years 1 to 9999") from None
 
 
 def _refuse_constant(name: str) -> None:

@@ -1,0 +1,44 @@
+"""The gateway process: one application behind gRPC, MCP over a Unix socket and MCP over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+
+from hippovault_chassis import notify, process, serving
+from hippovault_gateway import servicer
+from hippovault_gateway.application import Application
+from hippovault_gateway.clients import Services
+from hippovault_gateway.settings import GatewaySettings
+
+OFF = "off"
+
+
+def main() -> None:
+    """Serves until the process is asked to stop."""
+    process.run("gateway", GatewaySettings, lambda settings: asyncio.run(_serve(settings)))
+
+
+async def _serve(settings: GatewaySettings) -> None:
+    # The SDK is the slowest import of the process; errors in settings are told before it.
+    settings.surprise_weights()
+    from hippovault_gateway.mcp.doors import http_door, socket_door
+
+    async with AsyncExitStack() as stack:
+        services = await stack.enter_async_context(
+            Services.connect(settings.embedding_target(), settings.storage_target())
+        )
+        application = Application(services, settings)
+        if settings.http != OFF:
+            door = http_door(application, settings.http or None, settings.mcp_tools)
+            application.mcp_http_url = await stack.enter_async_context(door)
+        await stack.enter_async_context(socket_door(application, settings.layout.socket("mcp")))
+        await stack.enter_async_context(
+            serving.aio_server(settings.address("gateway"), [servicer.service(application)])
+        )
+        notify.ready(application.mcp_http_url)
+        await serving.stopped()
+
+
+if __name__ == "__main__":
+    main()

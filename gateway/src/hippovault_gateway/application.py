@@ -1,0 +1,142 @@
+"""What the memory can do, free of transport: every door calls these functions and no other."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from importlib.metadata import version
+
+from hippovault.embedding.v1 import embedding_pb2
+from hippovault.memory.v1 import memory_pb2
+from hippovault.memory.v1 import memory_service_pb2 as pb
+from hippovault.storage.v1 import storage_pb2
+from hippovault_chassis import memory_rules
+from hippovault_chassis.errors import ServiceError
+from hippovault_gateway.clients import EMBEDDING, STORAGE, Services, call
+from hippovault_gateway.recall import Recaller
+from hippovault_gateway.remember import Rememberer
+from hippovault_gateway.settings import GatewaySettings
+
+MAX_PAGE_SIZE = 100
+DEFAULT_PAGE_SIZE = 20
+MAX_SKIP = 1_000_000_000
+MAX_HOURS = 87_600.0
+DEFAULT_HOURS = 24.0
+TOP_TAGS = 10
+HIGHLIGHTS = 5
+PING_SECONDS = 2.0
+"""What each service gets to say how it is."""
+
+
+class Application:
+    """The functions of MemoryService, message in and message out.
+
+    Every function raises ServiceError and nothing else that a caller should see.
+
+    Args:
+        services: The services behind the gateway.
+        settings: What the gateway was told.
+    """
+
+    def __init__(self, services: Services, settings: GatewaySettings) -> None:
+        self._services = services
+        self._started = time.monotonic()
+        self.mcp_http_url = ""
+        """Where MCP over HTTP is served, for `ping`; the gateway sets it once it listens."""
+        rememberer, recaller = Rememberer(services, settings.surprise_weights()), Recaller(services, settings)
+        self.remember = rememberer.remember
+        self.batch_remember = rememberer.batch_remember
+        self.recall = recaller.recall
+
+    async def get_memory(self, request: pb.GetMemoryRequest) -> pb.GetMemoryResponse:
+        """Returns one live memory."""
+        get = storage_pb2.GetMemoryRequest(
+            namespace=memory_rules.namespace(request.namespace), ref=_checked_ref(request.ref)
+        )
+        return pb.GetMemoryResponse(memory=(await call(self._services.storage.GetMemory, get, STORAGE)).memory)
+
+    async def list_memories(self, request: pb.ListMemoriesRequest) -> pb.ListMemoriesResponse:
+        """Returns a page of live memories, newest first."""
+        memory_rules.search_filter(request.filter)
+        size = request.page_size if request.HasField("page_size") else DEFAULT_PAGE_SIZE
+        page = storage_pb2.ListMemoriesRequest(
+            namespace=memory_rules.namespace(request.namespace),
+            page_size=memory_rules.within("page_size", size, 1, MAX_PAGE_SIZE),
+            page_token=request.page_token,
+            skip=memory_rules.within("skip", request.skip, 0, MAX_SKIP),
+            filter=request.filter,
+        )
+        listed = await call(self._services.storage.ListMemories, page, STORAGE)
+        return pb.ListMemoriesResponse(
+            memories=listed.memories, next_page_token=listed.next_page_token, total_size=listed.total_size
+        )
+
+    async def forget(self, request: pb.ForgetRequest) -> pb.ForgetResponse:
+        """Deletes softly, or with dry_run tells what would be deleted."""
+        delete = storage_pb2.DeleteMemoryRequest(
+            namespace=memory_rules.namespace(request.namespace),
+            ref=_checked_ref(request.ref),
+            dry_run=request.dry_run,
+        )
+        deleted = await call(self._services.storage.DeleteMemory, delete, STORAGE)
+        return pb.ForgetResponse(ids=deleted.ids, dry_run=request.dry_run)
+
+    async def summarize_session(self, request: pb.SummarizeSessionRequest) -> pb.SummarizeSessionResponse:
+        """Sums up what was remembered in the last hours."""
+        hours = request.hours if request.HasField("hours") else DEFAULT_HOURS
+        if not (math.isfinite(hours) and 0 < hours <= MAX_HOURS):
+            raise ServiceError.invalid("hours", f"must be more than 0 and at most {MAX_HOURS:g}, is {hours:g}")
+        summarize = storage_pb2.SummarizeMemoriesRequest(
+            namespace=memory_rules.namespace(request.namespace), top_tags=TOP_TAGS, highlights=HIGHLIGHTS
+        )
+        summarize.since.FromNanoseconds(time.time_ns() - int(hours * 3600 * 1e9))
+        response = await call(self._services.storage.SummarizeMemories, summarize, STORAGE)
+        return pb.SummarizeSessionResponse(summary=response.summary)
+
+    async def ping(self, _request: pb.PingRequest) -> pb.PingResponse:
+        """Says how the gateway and the services behind it are, whether or not they answer."""
+        model, stats = await asyncio.gather(self._model(), self._stats())
+        response = pb.PingResponse(
+            version=version("hippovault-gateway"),
+            uptime_seconds=time.monotonic() - self._started,
+            mcp_http_url=self.mcp_http_url,
+            services=[_status(EMBEDDING, model), _status(STORAGE, stats)],
+        )
+        if isinstance(stats, storage_pb2.GetStatsResponse):
+            response.live_memories = stats.live_memories
+            response.deleted_memories = stats.deleted_memories
+        return response
+
+    async def _model(self) -> embedding_pb2.GetModelResponse | ServiceError:
+        try:
+            return await call(
+                self._services.embedding.GetModel, embedding_pb2.GetModelRequest(), EMBEDDING, at_most=PING_SECONDS
+            )
+        except ServiceError as error:
+            return error
+
+    async def _stats(self) -> storage_pb2.GetStatsResponse | ServiceError:
+        try:
+            return await call(
+                self._services.storage.GetStats, storage_pb2.GetStatsRequest(), STORAGE, at_most=PING_SECONDS
+            )
+        except ServiceError as error:
+            return error
+
+
+def _status(
+    name: str, answer: embedding_pb2.GetModelResponse | storage_pb2.GetStatsResponse | ServiceError
+) -> pb.ServiceStatus:
+    if isinstance(answer, ServiceError):
+        return pb.ServiceStatus(name=name, reason=answer.message)
+    detail = answer.engine if isinstance(answer, storage_pb2.GetStatsResponse) else answer.name
+    return pb.ServiceStatus(name=name, serving=True, detail=detail)
+
+
+def _checked_ref(ref: memory_pb2.MemoryRef) -> memory_pb2.MemoryRef:
+    if ref.WhichOneof("ref") is None:
+        raise ServiceError.invalid("ref", "must name a memory by id, content_hash or entity")
+    if ref.HasField("entity"):
+        memory_rules.text("ref.entity.key", ref.entity.key, memory_rules.MAX_NAME_BYTES)
+    return ref

@@ -1,0 +1,120 @@
+"""Calls to the services behind the gateway, each within the time that the request has left."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self, TypeVar
+
+import grpc
+from google.protobuf.message import Message
+
+from hippovault.embedding.v1 import embedding_pb2, embedding_pb2_grpc
+from hippovault.storage.v1 import storage_pb2_grpc
+from hippovault_chassis import channels, deadline
+from hippovault_chassis.errors import ServiceError
+
+if TYPE_CHECKING:
+    from hippovault.embedding.v1.embedding_pb2_grpc import EmbeddingServiceAsyncStub
+    from hippovault.storage.v1.storage_pb2_grpc import StorageServiceAsyncStub
+
+RequestT = TypeVar("RequestT", bound=Message)
+ResponseT = TypeVar("ResponseT", bound=Message)
+
+EMBEDDING = "embedding"
+STORAGE = "storage"
+EMBEDDING_SERVICE = "hippovault.embedding.v1.EmbeddingService"
+STORAGE_SERVICE = "hippovault.storage.v1.StorageService"
+STORAGE_RETRIED = (
+    # A repeated put finds what the first one stored. A repeated delete would answer NOT_FOUND.
+    "PutMemory",
+    "FindMemory",
+    "GetMemory",
+    "ListMemories",
+    "SearchMemories",
+    "CompareToNewest",
+    "SummarizeMemories",
+    "GetStats",
+)
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """A text's vector."""
+
+    vector: bytes
+    """Little-endian float32, L2-normalised."""
+    model_revision: str
+    truncated: bool
+
+
+@dataclass(frozen=True)
+class Services:
+    """The stubs of the services behind the gateway."""
+
+    embedding: EmbeddingServiceAsyncStub
+    storage: StorageServiceAsyncStub
+
+    @classmethod
+    @asynccontextmanager
+    async def connect(cls, embedding_target: str, storage_target: str) -> AsyncIterator[Self]:
+        """Opens both channels while the context lasts; connecting waits for the first call."""
+        async with (
+            channels.aio(embedding_target, EMBEDDING_SERVICE, ("Embed", "GetModel")) as embedding,
+            channels.aio(storage_target, STORAGE_SERVICE, STORAGE_RETRIED) as storage,
+        ):
+            yield cls(
+                embedding=embedding_pb2_grpc.EmbeddingServiceStub(embedding),
+                storage=storage_pb2_grpc.StorageServiceStub(storage),
+            )
+
+    async def embed(
+        self, texts: Sequence[str], input_type: embedding_pb2.InputType.ValueType, *, share: float = 1.0
+    ) -> list[Embedded]:
+        """Returns one vector a text, in order.
+
+        Args:
+            texts: What to embed.
+            input_type: What the texts are for.
+            share: Part of the time left that it may take.
+        """
+        request = embedding_pb2.EmbedRequest(texts=texts, input_type=input_type)
+        response = await call(self.embedding.Embed, request, EMBEDDING, share=share)
+        row = response.dimensions * 4
+        if row <= 0 or len(response.vectors) != row * len(texts) or len(response.texts) != len(texts):
+            raise ServiceError(
+                grpc.StatusCode.INTERNAL,
+                "EMBEDDING_SHAPE",
+                f"the embedding service answered {len(response.vectors)} bytes for {len(texts)} texts of {row} bytes",
+            )
+        return [
+            Embedded(response.vectors[index * row : (index + 1) * row], response.model_revision, info.truncated)
+            for index, info in enumerate(response.texts)
+        ]
+
+
+async def call(
+    method: grpc.aio.UnaryUnaryMultiCallable[RequestT, ResponseT],
+    request: RequestT,
+    service: str,
+    *,
+    share: float = 1.0,
+    at_most: float = deadline.MAX_SECONDS,
+) -> ResponseT:
+    """Calls a service.
+
+    Args:
+        method: Of a stub.
+        request: Its request.
+        service: The service's name, for the error.
+        share: Part of the time left that the call may take.
+        at_most: Seconds it may take.
+
+    Raises:
+        ServiceError: What the service answered, or that it does not answer.
+    """
+    try:
+        return await method(request, timeout=min(deadline.remaining() * share, at_most))
+    except grpc.aio.AioRpcError as error:
+        raise ServiceError.from_rpc(error, service) from error

@@ -1,0 +1,140 @@
+"""Recall: what a search finds, ordered by relevance and surprise."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import grpc
+
+from hippovault.embedding.v1 import embedding_pb2
+from hippovault.memory.v1 import memory_service_pb2 as pb
+from hippovault.storage.v1 import storage_pb2
+from hippovault_chassis import memory_rules
+from hippovault_chassis.errors import ServiceError
+from hippovault_gateway import fusion, ranking
+from hippovault_gateway.clients import STORAGE, Services, call
+from hippovault_gateway.settings import MAX_OVERSAMPLE_FACTOR, GatewaySettings
+
+MAX_LIMIT = 100
+DEFAULT_LIMIT = 10
+ANSWER_BYTES = 3 * 1024 * 1024
+"""Of memories in one answer: a gRPC client takes 4 MiB by default."""
+EMBEDDING_SHARE = 0.5
+"""Part of the time left that the query's embedding may take where the keyword arm can answer alone."""
+
+
+class Recaller:
+    """Answers recalls.
+
+    Args:
+        services: The services behind the gateway.
+        settings: Oversampling, half-life and floor.
+    """
+
+    def __init__(self, services: Services, settings: GatewaySettings) -> None:
+        self._services = services
+        self._settings = settings
+
+    async def recall(self, request: pb.RecallRequest) -> pb.RecallResponse:
+        """Returns the best hits, best first."""
+        mode = request.mode or pb.RECALL_MODE_HYBRID
+        limit = self._check(request, mode)
+        vector, degraded = await self._query_vector(request.query, mode)
+        depth = self._depth(request, mode, limit)
+        search = storage_pb2.SearchMemoriesRequest(
+            namespace=memory_rules.namespace(request.namespace), filter=request.filter
+        )
+        if vector:
+            search.dense.CopyFrom(storage_pb2.DenseArm(vector=vector, k=depth))
+        if mode != pb.RECALL_MODE_DENSE:
+            search.keyword.CopyFrom(storage_pb2.KeywordArm(query=request.query, k=depth))
+        found = await call(self._services.storage.SearchMemories, search, STORAGE)
+        hits = self._ranked(found.hits, mode, boost=not request.no_surprise_boost)
+        kept = _within_bytes(hits[:limit])
+        return pb.RecallResponse(hits=kept, mode=mode, degraded=degraded, truncated=len(kept) < min(limit, len(hits)))
+
+    def _check(self, request: pb.RecallRequest, mode: pb.RecallMode.ValueType) -> int:
+        memory_rules.query("query", request.query)
+        if mode not in pb.RecallMode.values():
+            raise ServiceError.invalid("mode", f"must be one of {pb.RecallMode.keys()[1:]}, is {mode}")
+        if request.HasField("oversample_factor"):
+            memory_rules.within("oversample_factor", request.oversample_factor, 1, MAX_OVERSAMPLE_FACTOR)
+        memory_rules.search_filter(request.filter)
+        return memory_rules.within("limit", request.limit if request.HasField("limit") else DEFAULT_LIMIT, 1, MAX_LIMIT)
+
+    def _depth(self, request: pb.RecallRequest, mode: pb.RecallMode.ValueType, limit: int) -> int:
+        """Returns how many hits each arm is asked for."""
+        factor = request.oversample_factor or self._settings.oversample_factor
+        wanted = limit if request.no_surprise_boost else limit * factor
+        return max(wanted, fusion.POOL) if mode == pb.RECALL_MODE_HYBRID else wanted
+
+    async def _query_vector(self, query: str, mode: pb.RecallMode.ValueType) -> tuple[bytes, str]:
+        """Returns the query's vector, or none and why hybrid has to do without."""
+        if mode == pb.RECALL_MODE_KEYWORD:
+            return b"", ""
+        hybrid = mode == pb.RECALL_MODE_HYBRID
+        try:
+            [embedded] = await self._services.embed(
+                [query], embedding_pb2.INPUT_TYPE_QUERY, share=EMBEDDING_SHARE if hybrid else 1.0
+            )
+        except ServiceError as error:
+            missing = error.code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+            if hybrid and missing:
+                return b"", f"keyword arm only: {error.message}"
+            raise
+        return embedded.vector, ""
+
+    def _ranked(
+        self, found: Sequence[storage_pb2.SearchHit], mode: pb.RecallMode.ValueType, *, boost: bool
+    ) -> list[pb.Hit]:
+        now = time.time()
+        hits = [
+            self._hit(hit, relevance, now, boost=boost)
+            for hit, relevance in zip(found, _relevances(found, mode), strict=True)
+        ]
+        # Ties: more relevant, then newer, then lower id.
+        hits.sort(key=lambda hit: (-hit.score, -hit.relevance, -hit.memory.created_at.ToNanoseconds(), hit.memory.id))
+        return hits
+
+    def _hit(self, found: storage_pb2.SearchHit, relevance: float, now: float, *, boost: bool) -> pb.Hit:
+        memory = found.memory
+        age_days = (now - memory.created_at.ToNanoseconds() / 1e9) / ranking.SECONDS_A_DAY
+        decayed = ranking.decay(age_days, self._settings.half_life_days)
+        surprise = memory.surprise.score
+        boosted = ranking.score(relevance, surprise, decayed, self._settings.decay_floor)
+        hit = pb.Hit(
+            memory=memory,
+            score=boosted if boost else relevance,
+            relevance=relevance,
+            surprise=surprise,
+            decay=decayed,
+        )
+        if found.HasField("dense"):
+            hit.dense.CopyFrom(found.dense)
+            hit.cosine_similarity = found.dense.score
+            hit.similarity = ranking.similarity(1 - found.dense.score)
+        if found.HasField("keyword"):
+            hit.keyword.CopyFrom(found.keyword)
+        return hit
+
+
+def _relevances(found: Sequence[storage_pb2.SearchHit], mode: pb.RecallMode.ValueType) -> list[float]:
+    """Returns the relevance of each hit, 0 to 1."""
+    cosine = [hit.dense.score if hit.HasField("dense") else None for hit in found]
+    bm25 = [hit.keyword.score if hit.HasField("keyword") else None for hit in found]
+    if mode == pb.RECALL_MODE_DENSE:
+        return [ranking.similarity(1 - hit.dense.score) for hit in found]
+    if mode == pb.RECALL_MODE_KEYWORD:
+        return fusion.keyword(bm25)
+    return fusion.hybrid(cosine, bm25)
+
+
+def _within_bytes(hits: list[pb.Hit]) -> list[pb.Hit]:
+    """Returns the first hits that fit into an answer, at least one."""
+    size = 0
+    for index, hit in enumerate(hits):
+        size += hit.ByteSize()
+        if size > ANSWER_BYTES and index:
+            return hits[:index]
+    return hits

@@ -1,0 +1,135 @@
+"""Remember: a duplicate is looked for before anything is embedded; one write stores all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import grpc
+
+from hippovault.embedding.v1 import embedding_pb2
+from hippovault.memory.v1 import memory_pb2
+from hippovault.memory.v1 import memory_service_pb2 as pb
+from hippovault.storage.v1 import storage_pb2
+from hippovault_chassis import memory_rules
+from hippovault_chassis.errors import ServiceError
+from hippovault_gateway import hints_gate, surprise
+from hippovault_gateway.clients import STORAGE, Embedded, Services, call
+
+MAX_BATCH = 100
+VECTOR_REQUIRED = "VECTOR_REQUIRED"
+"""Reason by which storage refuses a put without a vector: the memory is not there (any more)."""
+
+
+class Rememberer:
+    """Stores memories.
+
+    Args:
+        services: The services behind the gateway.
+        weights: Of the surprise score.
+    """
+
+    def __init__(self, services: Services, weights: surprise.Weights) -> None:
+        self._services = services
+        self._weights = weights
+
+    async def remember(self, request: pb.RememberRequest) -> pb.RememberResponse:
+        """Stores one memory, or finds that it is stored already."""
+        memory = _checked(request)
+        existing = await self._put_existing(memory)
+        if existing is not None:
+            return existing
+        [embedded] = await self._services.embed([memory.content], embedding_pb2.INPUT_TYPE_DOCUMENT)
+        return await self._put_new(memory, embedded)
+
+    async def batch_remember(self, request: pb.BatchRememberRequest) -> pb.BatchRememberResponse:
+        """Stores memories in order, embedding them together; each has its own result.
+
+        Raises:
+            ServiceError: A service does not answer. The whole batch may be repeated: what is stored is found.
+        """
+        memory_rules.within("requests", len(request.requests), 1, MAX_BATCH)
+        results = [pb.BatchRememberResult() for _ in request.requests]
+        new: list[tuple[pb.BatchRememberResult, memory_pb2.Memory]] = []
+        for result, item in zip(results, request.requests, strict=True):
+            with _error_into(result):
+                memory = _checked(item)
+                existing = await self._put_existing(memory)
+                if existing is None:
+                    new.append((result, memory))
+                else:
+                    result.response.CopyFrom(existing)
+        texts = [memory.content for _, memory in new]
+        embedded = await self._services.embed(texts, embedding_pb2.INPUT_TYPE_DOCUMENT) if texts else []
+        # One after another: each is part of the history that the next one's surprise is measured by.
+        for (result, memory), vector in zip(new, embedded, strict=True):
+            with _error_into(result):
+                result.response.CopyFrom(await self._put_new(memory, vector))
+        return pb.BatchRememberResponse(results=results)
+
+    async def _put_existing(self, memory: memory_pb2.Memory) -> pb.RememberResponse | None:
+        """Merges into the live memory that has this content; returns None where there is none."""
+        find = storage_pb2.FindMemoryRequest(
+            namespace=memory.namespace, content=memory.content, category=memory.category, key=memory.key
+        )
+        found = (await call(self._services.storage.FindMemory, find, STORAGE)).memory
+        if not found.id or found.HasField("deleted_at") or found.content != memory.content:
+            return None
+        try:
+            return await self._put(storage_pb2.PutMemoryRequest(memory=memory))
+        except ServiceError as error:
+            if error.reason == VECTOR_REQUIRED:  # Forgotten or changed since it was found.
+                return None
+            raise
+
+    async def _put_new(self, memory: memory_pb2.Memory, embedded: Embedded) -> pb.RememberResponse:
+        compare = storage_pb2.CompareToNewestRequest(
+            namespace=memory.namespace, vector=embedded.vector, newest=surprise.HISTORY
+        )
+        history = await call(self._services.storage.CompareToNewest, compare, STORAGE)
+        memory.surprise.CopyFrom(surprise.of(memory, history.cosine_similarities, self._weights))
+        put = storage_pb2.PutMemoryRequest(
+            memory=memory, vector=embedded.vector, model_revision=embedded.model_revision
+        )
+        response = await self._put(put)
+        response.truncated = embedded.truncated
+        return response
+
+    async def _put(self, request: storage_pb2.PutMemoryRequest) -> pb.RememberResponse:
+        stored = await call(self._services.storage.PutMemory, request, STORAGE)
+        return pb.RememberResponse(memory=stored.memory, outcome=stored.outcome)
+
+
+def _checked(request: pb.RememberRequest) -> memory_pb2.Memory:
+    """Returns the memory that the request describes, in its stored form.
+
+    Raises:
+        ServiceError: A field is wrong; told before hints are refused for being switched off.
+    """
+    memory = memory_pb2.Memory(
+        namespace=request.namespace,
+        content=request.content,
+        category=request.category,
+        key=request.key,
+        tags=request.tags,
+        hints=request.hints,
+        memory_type=request.memory_type,
+        importance=request.importance if request.HasField("importance") else None,
+        metadata=request.metadata,
+        created_at=request.created_at if request.HasField("created_at") else None,
+    )
+    memory_rules.normalise(memory)
+    if memory.hints:
+        hints_gate.check()
+    return memory
+
+
+@contextmanager
+def _error_into(result: pb.BatchRememberResult) -> Iterator[None]:
+    """Puts an error that is the item's own into its result; others are the batch's."""
+    try:
+        yield
+    except ServiceError as error:
+        if error.code not in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION):
+            raise
+        result.error.CopyFrom(pb.BatchError(code=error.code.value[0], message=error.message, field=error.field))

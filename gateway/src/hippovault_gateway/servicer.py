@@ -1,0 +1,76 @@
+"""MemoryService over gRPC: each method is one function of the application."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+
+from hippovault.memory.v1 import memory_service_pb2 as pb
+from hippovault.memory.v1 import memory_service_pb2_grpc
+from hippovault_chassis.serving import Service
+from hippovault_gateway.application import Application
+
+NAME = "hippovault.memory.v1.MemoryService"
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class MemoryServicer(memory_service_pb2_grpc.MemoryServiceServicer):
+    """Passes messages to the application.
+
+    Args:
+        application: What the memory can do.
+    """
+
+    def __init__(self, application: Application) -> None:
+        self._application = application
+
+    async def Remember(self, request: pb.RememberRequest, context: Context) -> pb.RememberResponse:
+        """Stores a memory, or finds that it is stored already."""
+        return await self._application.remember(request)
+
+    async def BatchRemember(
+        self,
+        request: pb.BatchRememberRequest,
+        context: Context,
+    ) -> pb.BatchRememberResponse:
+        """Stores many memories in order."""
+        return await self._application.batch_remember(request)
+
+    async def Recall(self, request: pb.RecallRequest, context: Context) -> pb.RecallResponse:
+        """Finds the memories that answer a query."""
+        return await self._application.recall(request)
+
+    async def GetMemory(self, request: pb.GetMemoryRequest, context: Context) -> pb.GetMemoryResponse:
+        """Returns one live memory."""
+        return await self._application.get_memory(request)
+
+    async def ListMemories(
+        self,
+        request: pb.ListMemoriesRequest,
+        context: Context,
+    ) -> pb.ListMemoriesResponse:
+        """Lists live memories."""
+        return await self._application.list_memories(request)
+
+    async def Forget(self, request: pb.ForgetRequest, context: Context) -> pb.ForgetResponse:
+        """Deletes softly."""
+        return await self._application.forget(request)
+
+    async def SummarizeSession(
+        self,
+        request: pb.SummarizeSessionRequest,
+        context: Context,
+    ) -> pb.SummarizeSessionResponse:
+        """Sums up the last hours."""
+        return await self._application.summarize_session(request)
+
+    async def Ping(self, request: pb.PingRequest, context: Context) -> pb.PingResponse:
+        """Says how the memory is."""
+        return await self._application.ping(request)
+
+
+def service(application: Application) -> Service:
+    """Returns what `serving.aio_server` registers."""
+    return Service(NAME, MemoryServicer(application), memory_service_pb2_grpc.add_MemoryServiceServicer_to_server)
