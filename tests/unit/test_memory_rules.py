@@ -1,0 +1,104 @@
+"""The one validator: each limit at its edge, and no text in a message."""
+
+from __future__ import annotations
+
+import grpc
+import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hippovault.memory.v1 import memory_pb2
+from hippovault_chassis import memory_rules
+from hippovault_chassis.errors import ServiceError
+
+
+def refusal(**fields: object) -> ServiceError:
+    memory = memory_pb2.Memory(**{"content": "fine", **fields})  # type: ignore[arg-type]
+    with pytest.raises(ServiceError) as caught:
+        memory_rules.normalise(memory)
+    assert caught.value.code is grpc.StatusCode.INVALID_ARGUMENT
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("field", "fields"),
+    [
+        ("content", {"content": ""}),
+        ("content", {"content": "   \n\t "}),
+        ("content", {"content": "\u200b\u2060"}),
+        ("content", {"content": "a\x00b"}),
+        ("content", {"content": "a\x1b[31mb"}),
+        ("content", {"content": "a\x7fb"}),
+        ("content", {"content": "x" * 65_537}),
+        ("content", {"content": "語" * 21_846}),
+        ("namespace", {"namespace": "a\nb"}),
+        ("namespace", {"namespace": "n" * 257}),
+        ("category", {"category": "c"}),
+        ("key", {"key": "k\t2"}),
+        ("memory_type", {"memory_type": "t" * 257}),
+        ("tags[1]", {"tags": ["ok", "  "]}),
+        ("tags[0]", {"tags": ["a,b"]}),
+        ("tags[0]", {"tags": ["t" * 129]}),
+        ("tags[0]", {"tags": ["a\x01"]}),
+        ("tags", {"tags": [str(number) for number in range(33)]}),
+        ("hints", {"hints": ["a", "b", "c", "d"]}),
+        ("hints[0]", {"hints": ["   "]}),
+        ("hints[1]", {"hints": ["ok", "h" * 201]}),
+        ("hints[0]", {"hints": ["語" * 67]}),
+        ("hints[0]", {"hints": ["a\nb"]}),
+        ("importance", {"importance": 1.01}),
+        ("importance", {"importance": float("nan")}),
+        ("metadata", {"metadata": "[]"}),
+        ("metadata", {"metadata": "{"}),
+        ("metadata", {"metadata": '{"a":NaN}'}),
+        ("metadata", {"metadata": "[" * 10_000}),
+        ("metadata", {"metadata": '{"a":"' + "x" * 16_384 + '"}'}),
+        ("created_at", {"created_at": Timestamp(seconds=10**12)}),
+    ],
+)
+def test_what_a_memory_may_not_be(field: str, fields: dict[str, object]) -> None:
+    error = refusal(**fields)
+    assert error.field == field
+    assert error.message.startswith(f"{field}: ")
+
+
+def test_the_edges_pass_and_names_are_trimmed() -> None:
+    memory = memory_pb2.Memory(
+        content="x" * 65_536,
+        tags=[" a ", "a", "t" * 128, *(str(number) for number in range(30))],
+        hints=[" h ", "h" * 200],
+        category=" c ",
+        key=" k ",
+        importance=1.0,
+    )
+    memory_rules.normalise(memory)
+    assert (memory.namespace, memory.category, memory.key) == ("default", "c", "k")
+    assert len(memory.tags) == 32
+    assert memory.tags[0] == "a"
+    assert list(memory.hints) == ["h", "h" * 200]
+
+
+def test_content_stays_byte_for_byte() -> None:
+    text = "  Set PASSWORD\tto\r\nAlpha \u00e9 e\u0301 "
+    memory = memory_pb2.Memory(content=text)
+    memory_rules.normalise(memory)
+    assert memory.content == text
+
+
+def test_a_message_never_tells_the_text() -> None:
+    assert "secret" not in refusal(content="secret\x00").message
+    assert "secret" not in refusal(tags=["secret,word"]).message
+    assert "secret" not in refusal(metadata='"secret"').message
+
+
+@given(st.text(max_size=50))
+def test_any_text_passes_or_is_refused_by_name(text: str) -> None:
+    try:
+        memory_rules.text("content", text, 100, allowed=memory_rules.LINE_CONTROLS)
+        field = ""
+    except ServiceError as error:
+        field = error.field
+    well_formed = text.isprintable() and bool(text.strip()) and len(text.encode()) <= 100
+    assert field in {"", "content"}
+    assert not (well_formed and field)

@@ -1,0 +1,53 @@
+"""The ranking formula against the published test vectors."""
+
+from __future__ import annotations
+
+import pytest
+
+from hippovault_gateway import ranking
+
+
+@pytest.mark.parametrize(
+    ("age", "half_life", "expected"),
+    [
+        (0, 30, 1.0),
+        (7, 7, 0.5),
+        (1, 30, 0.9771600),
+        (15, 30, 0.7071068),
+        (30, 30, 0.5),
+        (60, 30, 0.25),
+        (90, 30, 0.125),
+        (365, 30, 2.1750e-4),
+        (365, 0, 1.0),
+        (-5, 30, 1.0),
+    ],
+)
+def test_decay(age: float, half_life: float, expected: float) -> None:
+    assert ranking.decay(age, half_life) == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("similarity", "surprise", "age", "half_life", "floor", "expected"),
+    [
+        (0.9, 0.8, 0, 30, 0.5, 0.87),
+        (0.9, 0.8, 15, 30, 0.5, 0.7997056),
+        (0.9, 0.8, 30, 30, 0.5, 0.75),
+        (0.9, 0.8, 90, 30, 0.5, 0.75),
+        (0.9, 0.8, 365, 30, 0.5, 0.75),
+        (0.9, 0.8, 365, 30, 0.0, 0.6300522),
+        (0.9, 0.8, 365, 0, 0.5, 0.87),
+        (0.7, 0.9, 45, 30, 0.25, 0.5854594),
+        (0.5, 0.5, 10, 30, 2.0, 0.5),
+        (1.2, 1.5, 0, 30, 0.5, 1.0),
+        (0.875, 0.8239554, 365, 30, 0.5, 0.7360933),
+        (0.875, 0.1003163, 0, 30, 0.5, 0.6425949),
+    ],
+)
+def test_score(similarity: float, surprise: float, age: float, half_life: float, floor: float, expected: float) -> None:
+    decayed = ranking.decay(age, half_life)
+    assert ranking.score(similarity, surprise, decayed, floor) == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize(("distance", "expected"), [(0.0, 1.0), (0.34, 0.83), (1.0, 0.5), (2.0, 0.0), (2.0001, 0.0)])
+def test_similarity(distance: float, expected: float) -> None:
+    assert ranking.similarity(distance) == pytest.approx(expected, abs=1e-6)
