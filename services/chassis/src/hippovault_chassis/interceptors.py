@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Awaitable, Callable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 import grpc
 import structlog
@@ -15,7 +15,8 @@ from hippovault_chassis.errors import STATUS_KEY, ServiceError
 log = structlog.get_logger()
 
 Details = grpc.HandlerCallDetails
-Handler = grpc.RpcMethodHandler[Any, Any]
+# Generic in its stubs alone.
+Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 
 
 class AioInterceptor(grpc.aio.ServerInterceptor):
