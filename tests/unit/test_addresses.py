@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hippovault_chassis import addresses
+from hippovault_chassis import addresses, locks
 from hippovault_chassis.errors import ServiceError
 from hippovault_chassis.home import Home
 
@@ -32,11 +32,11 @@ def test_what_is_no_address_is_refused(address: str) -> None:
 
 
 def test_a_lock_tells_its_holder(tmp_path: Path) -> None:
-    holder = addresses.lock_file(tmp_path / "x.lock", "the store is open")
+    holder = locks.lock_file(tmp_path / "x.lock", "the store is open")
     with pytest.raises(ServiceError, match=r"the store is open by another process already \(pid \d+"):
-        addresses.lock_file(tmp_path / "x.lock", "the store is open")
+        locks.lock_file(tmp_path / "x.lock", "the store is open")
     holder.close()
-    addresses.lock_file(tmp_path / "x.lock", "the store is open").close()
+    locks.lock_file(tmp_path / "x.lock", "the store is open").close()
 
 
 def test_a_home_too_long_for_a_socket_is_refused_by_name() -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
 import ipaddress
-import os
 from pathlib import Path
 from typing import IO
 
 import grpc
 
 from hippovault_chassis.errors import ServiceError
+from hippovault_chassis.locks import lock_file
 
 UNIX = "unix:"
 
@@ -79,31 +78,3 @@ def lock_socket(address: str) -> IO[str] | None:
     if not address.startswith(UNIX):
         return None
     return lock_file(Path(address.removeprefix(UNIX)).with_suffix(".lock"), f"{address} is served")
-
-
-def lock_file(path: Path, what: str) -> IO[str]:
-    """Takes an exclusive lock and writes this process's id into the file.
-
-    Args:
-        path: The lock file; made when absent, never deleted (deleting it would let two holders in).
-        what: What the lock stands for, for the error, such as `unix:/x is served`.
-
-    Raises:
-        ServiceError: Another process holds it; the message tells its id.
-    """
-    handle = path.open("a+")
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        handle.seek(0)
-        holder = handle.read().strip() or "unknown"
-        handle.close()
-        raise ServiceError(
-            grpc.StatusCode.FAILED_PRECONDITION,
-            "ALREADY_RUNNING",
-            f"{what} by another process already (pid {holder}, lock {path})",
-        ) from None
-    handle.truncate(0)
-    handle.write(str(os.getpid()))
-    handle.flush()
-    return handle

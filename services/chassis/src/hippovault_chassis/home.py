@@ -6,10 +6,6 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-import grpc
-
-from hippovault_chassis.errors import ServiceError
-
 # sun_path holds 108 bytes on Linux and 104 on macOS, the closing NUL included.
 MAX_SOCKET_PATH_BYTES = 103
 PRIVATE_DIRECTORY_MODE = 0o700
@@ -46,6 +42,11 @@ class Home:
         path = self.run / f"{name}.sock"
         length = len(os.fsencode(path))
         if length > MAX_SOCKET_PATH_BYTES:
+            # Only here: gRPC would triple the memory of the supervisor, which needs paths alone.
+            import grpc
+
+            from hippovault_chassis.errors import ServiceError
+
             raise ServiceError(
                 grpc.StatusCode.INVALID_ARGUMENT,
                 "HOME_TOO_LONG",

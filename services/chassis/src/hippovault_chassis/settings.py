@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,20 +11,12 @@ from cyclopts import App, Parameter
 from cyclopts.argument import ArgumentCollection
 from cyclopts.config import Env, Toml
 
+from hippovault_chassis.default_home import CONFIG_FILE, HOME_VARIABLE, default_home, given_home
 from hippovault_chassis.home import Home
 
 SettingsT = TypeVar("SettingsT", bound="ProcessSettings")
 
-HOME_VARIABLE = "HIPPOVAULT_HOME"
-CONFIG_FILE = "hippovault.toml"
 LogLevel = Literal["debug", "info", "warning", "error"]
-
-
-def default_home() -> Path:
-    """Returns the XDG data directory's `hippovault`."""
-    base = Path(os.environ.get("XDG_DATA_HOME", ""))
-    return (base if base.is_absolute() else Path.home() / ".local/share") / "hippovault"
-
 
 HomePath = Annotated[Path, Parameter(name="--home", env_var=HOME_VARIABLE, show_default=False)]
 
@@ -34,7 +25,7 @@ HomePath = Annotated[Path, Parameter(name="--home", env_var=HOME_VARIABLE, show_
 class ProcessSettings:
     """What every process can be told."""
 
-    home: HomePath = field(default_factory=default_home)
+    home: HomePath = field(default_factory=lambda: Path(default_home()))
     """Directory of all state (default: the XDG data directory's hippovault)."""
     log_level: Annotated[LogLevel, Parameter(env_var="HIPPOVAULT_LOG_LEVEL")] = "info"
     """Least severity that is logged."""
@@ -101,6 +92,5 @@ def load(settings: type[SettingsT], section: str, argv: Sequence[str] | None = N
 def _given_home(arguments: ArgumentCollection) -> Path:
     for argument in arguments:
         if argument.name == "--home" and argument.tokens:
-            return Path(argument.tokens[0].value).expanduser().absolute()
-    value = os.environ.get(HOME_VARIABLE)
-    return Path(value).expanduser().absolute() if value else default_home()
+            return Path(given_home(argument.tokens[0].value))
+    return Path(given_home())
