@@ -1,6 +1,7 @@
 """Settings of a process: flags, environment, `hippovault.toml` in its home, defaults; the first that has one wins."""
 
-from __future__ import annotations
+# Annotations are evaluated here and not kept as text: cyclopts resolves those of a subclass in the subclass's module,
+# where these names are unknown.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
