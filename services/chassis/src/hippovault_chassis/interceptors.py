@@ -38,7 +38,7 @@ class AioInterceptor(grpc.aio.ServerInterceptor):
             except grpc.aio.AbortError:
                 raise
             except Exception as error:  # noqa: BLE001  # The one place where all of them end.
-                mapped = _mapped(error, handler_call_details.method)
+                mapped = told(error, handler_call_details.method)
                 await context.abort(mapped.code, mapped.message, _metadata(mapped))
 
         return _unary(call, handler)
@@ -63,7 +63,7 @@ class SyncInterceptor(grpc.ServerInterceptor):
             except Exception as error:
                 if context.code() is not None:  # type: ignore[attr-defined]  # The handler aborted by itself.
                     raise
-                mapped = _mapped(error, handler_call_details.method)
+                mapped = told(error, handler_call_details.method)
             _abort(context, mapped)
 
         return _unary(call, handler)
@@ -82,7 +82,7 @@ def _metadata(error: ServiceError) -> tuple[tuple[str, bytes]]:
     return ((STATUS_KEY, error.to_status().SerializeToString()),)
 
 
-def _mapped(error: Exception, method: str) -> ServiceError:
+def told(error: Exception, method: str) -> ServiceError:
     """Returns what the client is told: of an unforeseen error only an id, which the log has too."""
     if isinstance(error, ServiceError):
         return error
