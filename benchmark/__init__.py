@@ -1,0 +1,1 @@
+"""Measurements. Each writes a report that says machine, versions and dataset hash."""
