@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.stack import Stack, running
 
 
 def _temporary_home() -> Iterator[Path]:
@@ -27,3 +28,11 @@ def home() -> Iterator[Path]:
 def module_home() -> Iterator[Path]:
     """A HIPPOVAULT_HOME that a module's tests share."""
     yield from _temporary_home()
+
+
+@pytest.fixture(scope="session")
+def stack() -> Iterator[Stack]:
+    """A running memory that tests share; each uses a namespace of its own and stops nothing."""
+    for home in _temporary_home():
+        with running(home, {"HIPPOVAULT_HINTS_ENABLED": "1"}) as shared:
+            yield shared
