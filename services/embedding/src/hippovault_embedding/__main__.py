@@ -1,0 +1,38 @@
+"""The embedding process: `python -m hippovault_embedding`."""
+
+from __future__ import annotations
+
+import asyncio
+
+from hippovault.embedding.v1.embedding_pb2_grpc import add_EmbeddingServiceServicer_to_server
+from hippovault_chassis import notify, process, serving
+from hippovault_embedding.embedder import Embedder
+from hippovault_embedding.model import default_model
+from hippovault_embedding.servicer import NAME, EmbeddingServicer
+from hippovault_embedding.settings import EmbeddingSettings
+
+
+def main() -> None:
+    """Serves until the process is asked to stop."""
+    process.run("embedding", EmbeddingSettings, serve)
+
+
+def serve(settings: EmbeddingSettings) -> None:
+    """Serves with these settings until the process is asked to stop."""
+    asyncio.run(_serve(settings))
+
+
+async def _serve(settings: EmbeddingSettings) -> None:
+    embedder = Embedder(default_model(), settings.threads)
+    servicer = EmbeddingServicer(embedder, settings.max_texts, settings.max_text_bytes)
+    service = serving.Service(NAME, servicer, add_EmbeddingServiceServicer_to_server)
+    try:
+        async with serving.aio_server(settings.address("embedding"), [service]) as bound:
+            notify.ready(bound)
+            await serving.stopped()
+    finally:
+        embedder.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+"""What the embedding process can be told."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from cyclopts import Parameter, validators
+
+from hippovault_chassis.memory_rules import MAX_CONTENT_BYTES
+from hippovault_chassis.settings import ProcessSettings
+
+MAX_DEFAULT_THREADS = 4
+"""One short query gains little from more, and other processes want the cores too."""
+
+Positive = Parameter(validator=validators.Number(gte=1))
+
+
+def default_threads() -> int:
+    """Returns one thread a core that this process may use, at most four."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return min(cores or 1, MAX_DEFAULT_THREADS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbeddingSettings(ProcessSettings):
+    """HippoVault's embedding service: text to vectors."""
+
+    threads: Annotated[int, Positive, Parameter(show_default=False)] = field(default_factory=default_threads)
+    """Threads of one inference (default: one a core, at most 4)."""
+    max_texts: Annotated[int, Positive] = 256
+    """Texts in one request."""
+    # Every memory that may be stored must be embeddable.
+    max_text_bytes: Annotated[int, Parameter(validator=validators.Number(gte=MAX_CONTENT_BYTES))] = MAX_CONTENT_BYTES
+    """UTF-8 bytes in one text."""
