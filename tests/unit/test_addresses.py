@@ -33,7 +33,7 @@ def test_what_is_no_address_is_refused(address: str) -> None:
 
 def test_a_lock_tells_its_holder(tmp_path: Path) -> None:
     holder = locks.lock_file(tmp_path / "x.lock", "the store is open")
-    with pytest.raises(ServiceError, match=r"the store is open by another process already \(pid \d+"):
+    with pytest.raises(locks.LockHeldError, match=r"the store is open by another process already \(pid \d+"):
         locks.lock_file(tmp_path / "x.lock", "the store is open")
     holder.close()
     locks.lock_file(tmp_path / "x.lock", "the store is open").close()

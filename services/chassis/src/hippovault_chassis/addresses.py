@@ -9,7 +9,7 @@ from typing import IO
 import grpc
 
 from hippovault_chassis.errors import ServiceError
-from hippovault_chassis.locks import lock_file
+from hippovault_chassis.locks import LockHeldError, lock_file
 
 UNIX = "unix:"
 
@@ -77,4 +77,7 @@ def lock_socket(address: str) -> IO[str] | None:
     """
     if not address.startswith(UNIX):
         return None
-    return lock_file(Path(address.removeprefix(UNIX)).with_suffix(".lock"), f"{address} is served")
+    try:
+        return lock_file(Path(address.removeprefix(UNIX)).with_suffix(".lock"), f"{address} is served")
+    except LockHeldError as error:
+        raise ServiceError(grpc.StatusCode.FAILED_PRECONDITION, "ALREADY_RUNNING", str(error)) from None

@@ -13,6 +13,10 @@ PROBE_SECONDS = 0.2
 PAUSE_SECONDS = 0.01
 
 
+class LockHeldError(OSError):
+    """Another process holds the lock; the message tells its id."""
+
+
 def lock_file(path: Path, what: str) -> IO[str]:
     """Takes an exclusive lock and writes this process's id into the file.
 
@@ -24,14 +28,15 @@ def lock_file(path: Path, what: str) -> IO[str]:
         The lock, held until it is closed or the process ends.
 
     Raises:
-        ServiceError: Another process holds it; the message tells its id.
+        LockHeldError: Another process holds it.
     """
     handle = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+")
     ends = time.monotonic() + PROBE_SECONDS
     while not _try_lock(handle, fcntl.LOCK_EX):
         if time.monotonic() > ends:
             handle.close()
-            raise _held(path, what)
+            pid = holder(path) or "unknown"
+            raise LockHeldError(f"{what} by another process already (pid {pid}, lock {path})")
         time.sleep(PAUSE_SECONDS)
     # In this order a reader finds an id at any moment: it reads the first line only.
     os.truncate(handle.fileno(), os.pwrite(handle.fileno(), f"{os.getpid()}\n".encode(), 0))
@@ -63,16 +68,3 @@ def _try_lock(handle: IO[str], kind: int) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def _held(path: Path, what: str) -> Exception:
-    import grpc
-
-    from hippovault_chassis.errors import ServiceError
-
-    pid = holder(path) or "unknown"
-    return ServiceError(
-        grpc.StatusCode.FAILED_PRECONDITION,
-        "ALREADY_RUNNING",
-        f"{what} by another process already (pid {pid}, lock {path})",
-    )

@@ -10,6 +10,8 @@ import os
 import socket
 
 VARIABLE = "NOTIFY_SOCKET"
+SUPERVISED = "HIPPOVAULT_SUPERVISED"
+"""Set by a parent that holds a child's stdin open: its end means that the parent is gone."""
 
 
 def ready(status: str = "") -> None:

@@ -19,7 +19,7 @@ import structlog
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from hippovault_chassis import addresses
+from hippovault_chassis import addresses, notify
 from hippovault_chassis.interceptors import AioInterceptor, SyncInterceptor
 
 log = structlog.get_logger()
@@ -30,8 +30,6 @@ LAME_DUCK_SECONDS = 0.2
 """Between telling NOT_SERVING and refusing calls, so that balancers look elsewhere first."""
 GRACE_SECONDS = 10.0
 """What running calls get to end."""
-SUPERVISED = "HIPPOVAULT_SUPERVISED"
-"""Set by a parent that holds this process's stdin open: its end means that the parent is gone."""
 
 OPTIONS: list[tuple[str, int]] = [
     # On, a forgotten server on the same port would silently take half of the connections.
@@ -134,7 +132,7 @@ def wait_until_stopped() -> None:
 
 
 def _watch_parent(gone: Callable[[], object]) -> None:
-    if not os.environ.get(SUPERVISED):
+    if not os.environ.get(notify.SUPERVISED):
         return
 
     def watch() -> None:
