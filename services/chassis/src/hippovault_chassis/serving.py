@@ -20,6 +20,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from hippovault_chassis import addresses, notify
+from hippovault_chassis.errors import ServiceError
 from hippovault_chassis.interceptors import AioInterceptor, SyncInterceptor
 
 log = structlog.get_logger()
@@ -156,7 +157,12 @@ def _register(server: Any, services: Sequence[Service], health_servicer: Any, ad
     health_pb2_grpc.add_HealthServicer_to_server(health_servicer, server)
     names = [*(service.name for service in services), health.SERVICE_NAME, reflection.SERVICE_NAME]
     reflection.enable_server_reflection(names, server)
-    port = server.add_insecure_port(address)
+    try:
+        port = server.add_insecure_port(address)
+    except RuntimeError as error:  # gRPC wrote the cause to stderr itself.
+        raise ServiceError(
+            grpc.StatusCode.UNAVAILABLE, "CANNOT_LISTEN", f"listen: {address} cannot be bound; it may be taken"
+        ) from error
     if address.startswith(addresses.UNIX):
         return address
     host = address.rpartition(":")[0]
