@@ -30,8 +30,8 @@ def whole(text: str) -> list[int]:
     [
         "hello " * 5000,
         "x" * 60_000,
-        # Words of which the characters' cut sees the beginning alone, and which are unknown only as a whole.
-        "a " * 200 + "z" * 50_000 + " end",
+        # The characters' cut goes through the last word: its beginning has many pieces, the whole is one unknown token.
+        "content " * 249 + "z" * 200 + " end",
         ("b" * 90 + " ") * 600,
         ("c" * 101 + " ") * 600,
         "start" + " " * 60_000 + "end",
@@ -39,7 +39,7 @@ def whole(text: str) -> list[int]:
         "." * 5000,
         "e\u0301" * 5000,
     ],
-    ids=["words", "one word", "late word", "long words", "too long words", "blanks", "cjk", "dots", "accents"],
+    ids=["words", "one word", "cut word", "long words", "too long words", "blanks", "cjk", "dots", "accents"],
 )
 def test_long_texts(text: str) -> None:
     assert TOKENIZER.tokenize(text).ids == whole(text)
