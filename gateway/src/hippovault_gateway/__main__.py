@@ -22,7 +22,8 @@ def main() -> None:
 async def _serve(settings: GatewaySettings) -> None:
     # The SDK is the slowest import of the process; errors in settings are told before it.
     settings.surprise_weights()
-    from hippovault_gateway.mcp.doors import http_door, socket_door
+    from hippovault_gateway.mcp.http_door import http_door
+    from hippovault_gateway.mcp.socket_door import socket_door
 
     async with AsyncExitStack() as stack:
         services = await stack.enter_async_context(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from abc import abstractmethod
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, Self, TypeVar
@@ -135,7 +136,16 @@ def dump_metadata(value: dict[str, Any]) -> str:
     return text
 
 
-class SurpriseView(Document):
+class View(Document):
+    """The JSON form of a message."""
+
+    @classmethod
+    @abstractmethod
+    def of(cls, message: Any, /) -> Self:
+        """Returns the JSON form."""
+
+
+class SurpriseView(View):
     """How unexpected a memory was when it was written."""
 
     score: float
@@ -146,7 +156,7 @@ class SurpriseView(Document):
     version: int
 
     @classmethod
-    def of(cls, surprise: memory_pb2.Surprise) -> Self:
+    def of(cls, surprise: memory_pb2.Surprise, /) -> Self:
         """Returns the JSON form."""
         parts = surprise.components
         return cls(
@@ -159,7 +169,7 @@ class SurpriseView(Document):
         )
 
 
-class MemoryView(Document):
+class MemoryView(View):
     """A stored memory."""
 
     id: int
@@ -200,7 +210,7 @@ class MemoryView(Document):
         }
 
     @classmethod
-    def of(cls, memory: memory_pb2.Memory) -> Self:
+    def of(cls, memory: memory_pb2.Memory, /) -> Self:
         """Returns the JSON form."""
         return cls(**cls.members(memory))
 
@@ -261,7 +271,7 @@ def mode_name(value: memory_service_pb2.RecallMode.ValueType) -> str:
     return next(name for name, mode in MODES.items() if mode == value)
 
 
-class RecallView(Document):
+class RecallView(View):
     """The answer of a recall, best hit first."""
 
     hits: list[HitView]
@@ -270,7 +280,7 @@ class RecallView(Document):
     truncated: bool
 
     @classmethod
-    def of(cls, response: memory_service_pb2.RecallResponse) -> Self:
+    def of(cls, response: memory_service_pb2.RecallResponse, /) -> Self:
         """Returns the JSON form."""
         return cls(
             hits=[HitView.of_hit(hit) for hit in response.hits],
@@ -288,7 +298,7 @@ OUTCOMES = {
 }
 
 
-class RememberView(Document):
+class RememberView(View):
     """What became of a memory."""
 
     memory: MemoryView
@@ -297,7 +307,7 @@ class RememberView(Document):
     truncated: bool = Field(description="Whether the vector covers the head of the content only.")
 
     @classmethod
-    def of(cls, response: memory_service_pb2.RememberResponse) -> Self:
+    def of(cls, response: memory_service_pb2.RememberResponse, /) -> Self:
         """Returns the JSON form."""
         return cls(
             memory=MemoryView.of(response.memory),
@@ -307,7 +317,7 @@ class RememberView(Document):
         )
 
 
-class ListView(Document):
+class ListView(View):
     """A page of memories, newest first."""
 
     memories: list[MemoryView]
@@ -315,7 +325,7 @@ class ListView(Document):
     total: int
 
     @classmethod
-    def of(cls, response: memory_service_pb2.ListMemoriesResponse) -> Self:
+    def of(cls, response: memory_service_pb2.ListMemoriesResponse, /) -> Self:
         """Returns the JSON form."""
         return cls(
             memories=[MemoryView.of(memory) for memory in response.memories],
@@ -324,7 +334,7 @@ class ListView(Document):
         )
 
 
-class ForgetView(Document):
+class ForgetView(View):
     """What was forgotten, or would be."""
 
     ids: list[int]
@@ -332,12 +342,12 @@ class ForgetView(Document):
     dry_run: bool
 
     @classmethod
-    def of(cls, response: memory_service_pb2.ForgetResponse) -> Self:
+    def of(cls, response: memory_service_pb2.ForgetResponse, /) -> Self:
         """Returns the JSON form."""
         return cls(ids=list(response.ids), deleted=len(response.ids), dry_run=response.dry_run)
 
 
-class SummaryView(Document):
+class SummaryView(View):
     """What was remembered since a time."""
 
     total_memories: int
@@ -348,7 +358,7 @@ class SummaryView(Document):
     since: str
 
     @classmethod
-    def of(cls, response: memory_service_pb2.SummarizeSessionResponse) -> Self:
+    def of(cls, response: memory_service_pb2.SummarizeSessionResponse, /) -> Self:
         """Returns the JSON form."""
         summary = response.summary
         return cls(
@@ -370,7 +380,7 @@ class ServiceView(Document):
     detail: str
 
 
-class PingView(Document):
+class PingView(View):
     """How the memory is."""
 
     version: str
@@ -381,7 +391,7 @@ class PingView(Document):
     mcp_http_url: str
 
     @classmethod
-    def of(cls, response: memory_service_pb2.PingResponse) -> Self:
+    def of(cls, response: memory_service_pb2.PingResponse, /) -> Self:
         """Returns the JSON form."""
         return cls(
             version=response.version,

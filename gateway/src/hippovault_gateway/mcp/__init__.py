@@ -1,0 +1,1 @@
+"""The Model Context Protocol: the tools, and the doors through which they are called."""

@@ -1,0 +1,167 @@
+"""MCP over Streamable HTTP, on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import socket
+from collections.abc import AsyncIterator, Iterator
+
+import grpc
+import uvicorn
+from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
+from mcp.server.transport_security import RequestBodyLimitMiddleware, TransportSecuritySettings
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from hippovault.memory.v1 import memory_service_pb2 as pb
+from hippovault_chassis import addresses, deadline
+from hippovault_chassis.errors import ServiceError
+from hippovault_chassis.serving import GRACE_SECONDS
+from hippovault_gateway.application import Application
+from hippovault_gateway.mcp import messages, server
+from hippovault_gateway.settings import PREFERRED_HTTP, ToolSet
+
+PATH = "/mcp"
+HEALTH_PATH = "/health"
+HEALTH_SECONDS = 1.0
+BACKLOG = 100
+
+
+@contextlib.asynccontextmanager
+async def http_door(application: Application, address: str | None, tool_set: ToolSet) -> AsyncIterator[str]:
+    """Serves MCP at /mcp while the context lasts; leaving it answers what was asked.
+
+    Stateless in both eras of the protocol: no session expires, and clients outlive a restart of the gateway.
+
+    Args:
+        application: What the memory can do.
+        address: A loopback `host:port`, port 0 for any; None for PREFERRED_HTTP, or any port where that one is taken.
+        tool_set: The tools that are listed.
+
+    Yields:
+        The URL of /mcp.
+
+    Raises:
+        ServiceError: The bind is refused, or the address is in use.
+    """
+    with _listener(address) as listener:
+        host, port = listener.getsockname()[:2]
+        authority = f"[{host}]" if listener.family == socket.AF_INET6 else host
+        manager = StreamableHTTPSessionManager(
+            server.build(application, tool_set),
+            json_response=True,
+            stateless=True,
+            security_settings=_security(authority),
+            max_request_body_size=messages.MAX_BYTES,
+        )
+        async with manager.run(), _serving(_application(application, manager), listener):
+            yield f"http://{authority}:{port}{PATH}"
+
+
+def _listener(address: str | None) -> socket.socket:
+    if address is not None:
+        return _bound(address)
+    try:
+        return _bound(PREFERRED_HTTP)
+    except ServiceError:
+        return _bound(f"{PREFERRED_HTTP.rpartition(':')[0]}:0")
+
+
+def _bound(address: str) -> socket.socket:
+    host, port = addresses.split_host_port("http", address)
+    addresses.check_bind("http", address)
+    # By the protocol's number asyncio knows that TCP_NODELAY is to be set; without it each answer waits 40 ms.
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        if error.errno != errno.EADDRINUSE:
+            raise
+        raise ServiceError(
+            grpc.StatusCode.FAILED_PRECONDITION, "ADDRESS_IN_USE", f"http: {address} is in use", field="http"
+        ) from None
+    return listener
+
+
+def _security(authority: str) -> TransportSecuritySettings:
+    """Returns whom a browser may be: a page of this machine. Others could reach loopback by rebinding a DNS name."""
+    hosts = [authority, "127.0.0.1", "localhost", "[::1]"]
+    return TransportSecuritySettings(
+        allowed_hosts=[f"{host}:*" for host in hosts], allowed_origins=[f"http://{host}:*" for host in hosts]
+    )
+
+
+def _application(application: Application, manager: StreamableHTTPSessionManager) -> Starlette:
+    async def health(_request: Request) -> Response:
+        deadline.start(HEALTH_SECONDS)
+        services = (await application.ping(pb.PingRequest())).services
+        if all(service.serving for service in services):
+            return PlainTextResponse("serving")
+        return PlainTextResponse("not serving", status_code=503)
+
+    guarded = RequestBodyLimitMiddleware(_Guard(StreamableHTTPASGIApp(manager)), messages.MAX_BYTES)
+    # Without a session there is no stream to GET and nothing to DELETE; the router answers 405.
+    return Starlette(routes=[Route(PATH, guarded, methods=["POST"]), Route(HEALTH_PATH, health)])
+
+
+class _Guard:
+    """Answers a body that is no message by the rule that holds at the socket too.
+
+    Args:
+        application: What the other bodies go to.
+    """
+
+    def __init__(self, application: ASGIApp) -> None:
+        self._application = application
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Passes the request on, its body read and put back."""
+        # RequestBodyLimitMiddleware gives the whole body in one piece.
+        first = await receive()
+        try:
+            messages.read(first.get("body", b""))
+        except messages.Refused as refused:
+            answer = refused.answer.model_dump_json(by_alias=True, exclude_unset=True)
+            await Response(answer, status_code=400, media_type="application/json")(scope, receive, send)
+            return
+        replayed = iter([first])
+
+        async def again() -> Message:
+            return next(replayed, None) or await receive()
+
+        await self._application(scope, again, send)
+
+
+class _Uvicorn(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leaves the signals to the process, which has more to stop than this server."""
+        yield
+
+
+@contextlib.asynccontextmanager
+async def _serving(application: ASGIApp, listener: socket.socket) -> AsyncIterator[None]:
+    config = uvicorn.Config(
+        application,
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        ws="none",
+        timeout_graceful_shutdown=int(GRACE_SECONDS),
+    )
+    serving = _Uvicorn(config)
+    task = asyncio.create_task(serving.serve([listener]))
+    try:
+        yield
+    finally:
+        serving.should_exit = True
+        await task
