@@ -1,0 +1,81 @@
+"""The commands, and how a command line becomes a call, an answer and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+
+from cyclopts import App, CycloptsError, Parameter
+
+from hippovault_chassis import settings
+from hippovault_gateway.cli import failures, output
+from hippovault_gateway.cli.options import DEFAULTS
+
+FAILURE = 1
+USAGE = 2
+INTERRUPTED = 130
+
+# By name, so that a command imports what it needs and no more.
+COMMANDS = {
+    "up": "lifecycle:up",
+    "down": "lifecycle:down",
+    "status": "lifecycle:status",
+    "mcp": "lifecycle:mcp",
+    "remember": "memories:remember",
+    "recall": "memories:recall",
+    "list": "memories:list_memories",
+    "forget": "memories:forget",
+    "import": "importing:import_file",
+}
+
+app = App(
+    name="hippovault",
+    help="Long-term memory for AI agents.\n\nEvery option can also be set by the environment variable "
+    "HIPPOVAULT_COMMAND_OPTION, or in the table [command] of hippovault.toml in the memory's home.",
+    version=lambda: version("hippovault-gateway"),
+    config=settings.sources("HIPPOVAULT_", commands=True),
+    default_parameter=Parameter(negative_iterable=(), show_default=False, show_env_var=False),
+)
+for _name, _function in COMMANDS.items():
+    app.command(f"hippovault_gateway.cli.{_function}", name=_name)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs one command.
+
+    Returns:
+        The exit code.
+    """
+    if not arguments or arguments[0] in app.help_flags:
+        _import_all()
+    try:
+        command, bound, _ = app.parse_args(list(arguments), exit_on_error=False, print_error=False)
+    except CycloptsError as error:
+        error.verbose = False  # Else it would quote the whole command line, contents and all.
+        output.fail(failures.usage(str(error), _field(error)), as_json="--json" in arguments)
+        return USAGE
+    try:
+        code = command(*bound.args, **bound.kwargs)
+        sys.stdout.flush()
+    except BrokenPipeError:  # Who reads stdout has seen enough; the interpreter must not flush into it again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILURE
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except failures.expected() as error:
+        output.fail(failures.document(error), as_json=bound.arguments.get("options", DEFAULTS).json)
+        return FAILURE
+    return code if isinstance(code, int) else 0
+
+
+def _import_all() -> None:
+    """Imports every command, so that the overview has their descriptions."""
+    for name in COMMANDS:
+        app[name]
+
+
+def _field(error: CycloptsError) -> str:
+    argument = getattr(error, "argument", None)
+    return "" if argument is None else str(argument.name)

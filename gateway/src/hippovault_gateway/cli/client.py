@@ -1,0 +1,78 @@
+"""The running memory, as the commands ask it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+import grpc
+from google.protobuf.message import Message
+
+from hippovault.memory.v1 import memory_service_pb2_grpc
+from hippovault_chassis import channels
+from hippovault_chassis.errors import ServiceError
+from hippovault_chassis.locks import holder
+from hippovault_gateway.cli.options import ClientOptions
+from hippovault_gateway.local.state import lock_path
+
+if TYPE_CHECKING:
+    RequestT = TypeVar("RequestT", bound=Message)
+    ResponseT = TypeVar("ResponseT", bound=Message)
+
+GATEWAY = "gateway"
+SERVICE = "hippovault.memory.v1.MemoryService"
+# Those that change nothing: a repeated write would report what the first one did as done already.
+RETRIED = ("Recall", "GetMemory", "ListMemories", "SummarizeSession", "Ping")
+
+
+class Client:
+    """Calls MemoryService, each call within the time that the options give.
+
+    Args:
+        channel: To the gateway.
+        options: Home and timeout.
+    """
+
+    def __init__(self, channel: grpc.Channel, options: ClientOptions) -> None:
+        self.stub = memory_service_pb2_grpc.MemoryServiceStub(channel)
+        self._options = options
+
+    def call(
+        self,
+        method: grpc.UnaryUnaryMultiCallable[RequestT, ResponseT],
+        request: RequestT,
+        *,
+        wait: bool = False,
+    ) -> ResponseT:
+        """Returns the answer.
+
+        Args:
+            method: Of `stub`.
+            request: Its request.
+            wait: Whether to wait for a gateway that does not serve yet.
+
+        Raises:
+            ServiceError: What the memory answered, or that it does not run.
+        """
+        try:
+            return method(request, timeout=self._options.timeout, wait_for_ready=wait)
+        except grpc.RpcError as error:
+            raise self._told(error) from None
+
+    def _told(self, rpc_error: grpc.RpcError) -> ServiceError:
+        error = ServiceError.from_rpc(rpc_error, GATEWAY)
+        home = self._options.layout
+        silent = error.message == ServiceError.unavailable(GATEWAY, "it does not answer").message
+        if silent and holder(lock_path(home)) is None:
+            message = f"the memory {home.root} is not running; start it with: hippovault up --detach"
+            return ServiceError(grpc.StatusCode.UNAVAILABLE, "NOT_RUNNING", message)
+        return error
+
+
+@contextmanager
+def connect(options: ClientOptions) -> Iterator[Client]:
+    """Yields a client of the memory; connecting waits for the first call."""
+    target = f"unix:{options.layout.socket(GATEWAY)}"
+    with channels.sync(target, SERVICE, RETRIED) as channel:
+        yield Client(channel, options)

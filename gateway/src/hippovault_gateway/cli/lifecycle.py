@@ -1,0 +1,144 @@
+"""Commands over the whole memory: up, down, status, and the stdio door."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hippovault_chassis.default_home import HOME_VARIABLE, default_home
+from hippovault_chassis.locks import LockHeldError, holder
+from hippovault_chassis.settings import HomePath
+from hippovault_gateway.cli import failures, output
+from hippovault_gateway.cli.options import CLIENT_DEFAULTS, DEFAULTS, ClientOptions, Options, Seconds
+from hippovault_gateway.local import launcher, mcp_configuration
+from hippovault_gateway.local.state import lock_path, read_serving
+from hippovault_gateway.settings import ToolSet
+
+if TYPE_CHECKING:
+    from hippovault_gateway.documents import PingView
+
+
+def up(
+    *,
+    detach: bool = False,
+    http: str = "",
+    start_timeout: Seconds = 60.0,
+    options: Options = DEFAULTS,
+) -> None:
+    """Starts the memory and prints what to paste into an MCP host.
+
+    Runs until SIGTERM or Ctrl-C; with --detach in the background. Starting a detached one twice is no error.
+
+    Args:
+        detach: Return once the memory serves, and leave it running.
+        http: Where to serve MCP over HTTP, a loopback host:port, or off (default: 127.0.0.1:7465, or any free port).
+        start_timeout: Seconds that each process gets until it serves (default: 60).
+        options: Which memory, and how to answer.
+    """
+    home = options.layout
+    home.create()
+    home.socket("embedding")  # The longest name; a home that is too deep is told before anything starts.
+    environment = {**os.environ, HOME_VARIABLE: str(home.root)}
+    if http:
+        environment["HIPPOVAULT_GATEWAY_HTTP"] = http
+    if detach:
+        started = launcher.start_detached(home, start_timeout, environment)
+        url = _http_url(options, start_timeout) if started.already_running else started.http_url
+        _show_up(options, started.pid, url, already_running=started.already_running)
+        return
+    pid = holder(lock_path(home))
+    if pid is not None:
+        raise LockHeldError(f"the memory {home.root} is running already, pid {pid}")
+    launcher.become_supervisor(home, start_timeout, environment, as_json=options.json)
+
+
+def down(*, options: Options = DEFAULTS) -> None:
+    """Stops the memory and waits until it is down. When none runs, that is no error.
+
+    Args:
+        options: Which memory, and how to answer.
+    """
+    pid = launcher.stop(options.layout)
+    if options.json:
+        output.show_json({"stopped": pid is not None, "pid": pid})
+    elif pid is None:
+        output.show_line(f"the memory {options.layout.root} is not running")
+    else:
+        output.show_line(f"stopped the memory {options.layout.root}, pid {pid}")
+
+
+def status(*, options: ClientOptions = CLIENT_DEFAULTS) -> int:
+    """Tells how the memory is.
+
+    Args:
+        options: Which memory, and how to answer.
+
+    Returns:
+        0 when every process serves, else 1.
+    """
+    from hippovault_chassis.errors import ServiceError
+
+    home = options.layout
+    pid = holder(lock_path(home))
+    processes = read_serving(home) if pid is not None else {}
+    ping, error = None, None
+    try:
+        ping = _ping(options)
+    except ServiceError as caught:
+        error = failures.document(caught)
+    if options.json:
+        document = {"home": str(home.root), "pid": pid, "processes": processes}
+        output.show_json({**document, "ping": ping.model_dump() if ping else None, "error": error})
+    else:
+        output.show_line(f"memory {home.root}: {f'running, pid {pid}' if pid else 'not running'}")
+        if processes:
+            rows = [(name, told["pid"], told["since"], told["address"]) for name, told in processes.items()]
+            output.show_table(["process", "pid", "serving since", "address"], rows)
+        _show_ping(ping, error)
+    return 0 if ping and all(service.serving for service in ping.services) else 1
+
+
+def mcp(*, tools: ToolSet = "all", home: HomePath = Path(default_home())) -> None:  # noqa: B008  # Read once.
+    """Serves MCP on stdin and stdout, for the host that starts it; starts the memory when none runs.
+
+    Args:
+        tools: The tools that the host is shown.
+        home: Directory of the memory (default: the XDG data directory's hippovault).
+    """
+    launcher.become_door(Options(home=home).layout, tools)
+
+
+def _http_url(options: Options, seconds: float) -> str:
+    """Returns where MCP over HTTP is served, waiting for a memory that is just starting."""
+    return _ping(ClientOptions(home=options.home, timeout=seconds), wait=True).mcp_http_url
+
+
+def _ping(options: ClientOptions, *, wait: bool = False) -> PingView:
+    from hippovault.memory.v1 import memory_service_pb2 as pb
+    from hippovault_gateway.cli.client import connect
+    from hippovault_gateway.documents import PingView
+
+    with connect(options) as client:
+        return PingView.of(client.call(client.stub.Ping, pb.PingRequest(), wait=wait))
+
+
+def _show_up(options: Options, pid: int, http_url: str, *, already_running: bool) -> None:
+    home = options.layout.root
+    if options.json:
+        document = {"home": str(home), "pid": pid, "already_running": already_running}
+        output.show_json({**document, **mcp_configuration.document(home), "mcp_http_url": http_url})
+        return
+    output.show_line(f"the memory {home} {'is running already' if already_running else 'is running'}, pid {pid}")
+    output.show_line(mcp_configuration.text(home, http_url, as_json=False))
+
+
+def _show_ping(ping: PingView | None, error: dict[str, str] | None) -> None:
+    if ping is None:
+        output.show_line(error["message"] if error else "")
+        return
+    rows = [(one.name, "serving" if one.serving else "down", one.detail or one.reason) for one in ping.services]
+    output.show_table(["service", "state", "detail"], rows)
+    output.show_line(f"{ping.live_memories} memories, {ping.deleted_memories} forgotten; version {ping.version}")
+    if ping.mcp_http_url:
+        output.show_line(f"MCP over HTTP: {ping.mcp_http_url}")

@@ -1,0 +1,1 @@
+"""A whole memory on one machine: its processes, and the stdio door to them."""

@@ -1,0 +1,89 @@
+"""A child process: started, waited for until it serves, stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from hippovault_gateway.local.log_files import open_log, tail
+from hippovault_gateway.local.notifications import Notifications
+
+STOP_SECONDS = 15.0
+"""From SIGTERM to SIGKILL; a service drains in 10 s at most."""
+
+
+class StartError(Exception):
+    """A process does not serve; the message names it and its log."""
+
+
+@dataclass(frozen=True)
+class Child:
+    """One of the services, running."""
+
+    name: str
+    process: asyncio.subprocess.Process
+    log: Path
+
+    @classmethod
+    async def start(cls, name: str, log: Path, lifeline: int, environment: Mapping[str, str]) -> Self:
+        """Starts `python -m hippovault_<name>`.
+
+        Args:
+            name: The service.
+            log: Where its output goes.
+            lifeline: Becomes its stdin, whose end tells it that the parent is gone.
+            environment: Its variables.
+        """
+        with open_log(log) as output:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-P",  # The directory that somebody happens to stand in is no place to import from.
+                "-m",
+                f"hippovault_{name}",
+                stdin=lifeline,
+                stdout=output,
+                stderr=output,
+                env=environment,
+                process_group=0,  # Ctrl-C goes to the parent alone, which stops them in order.
+            )
+        return cls(name, process, log)
+
+    async def ready(self, notifications: Notifications, seconds: float) -> str:
+        """Returns the status that it tells once it serves, such as its address.
+
+        Raises:
+            StartError: It ended, or took longer than the given seconds.
+        """
+        status = notifications.status(self.process.pid)
+        ended = asyncio.ensure_future(self.process.wait())
+        both: set[asyncio.Future[Any]] = {status, ended}
+        try:
+            done, _ = await asyncio.wait(both, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ended.cancel()
+            notifications.forget(self.process.pid)
+        if status in done:
+            return status.result()
+        problem = describe(ended.result()) if ended in done else f"did not serve within {seconds:g} s"
+        raise StartError(f"the {self.name} service {problem}; its log {self.log} ends:\n{tail(self.log)}")
+
+    async def stop(self) -> None:
+        """Asks it to stop; ends it when it does not."""
+        if self.process.returncode is not None:
+            return
+        self.process.terminate()
+        try:
+            async with asyncio.timeout(STOP_SECONDS):
+                await self.process.wait()
+        except TimeoutError:
+            self.process.kill()
+            await self.process.wait()
+
+
+def describe(return_code: int) -> str:
+    """Says how a process ended."""
+    return f"ended with exit code {return_code}" if return_code >= 0 else f"was ended by signal {-return_code}"

@@ -1,0 +1,176 @@
+"""Runs the three processes of a memory: starts them in order, restarts what dies, stops them in order.
+
+A program of its own (`python -m hippovault_gateway.local.supervisor HOME SECONDS FORMAT`): it lives as long as the
+memory does, and needs neither gRPC nor a parser of command lines, which would triple its size.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+from hippovault_chassis import notify
+from hippovault_chassis.default_home import HOME_VARIABLE
+from hippovault_chassis.home import Home
+from hippovault_chassis.locks import holder, lock_file
+from hippovault_gateway.local import mcp_configuration
+from hippovault_gateway.local.child import Child, StartError, describe
+from hippovault_gateway.local.notifications import Notifications
+from hippovault_gateway.local.state import Serving, lock_path, write_serving
+
+BEHIND_GATEWAY = ("embedding", "storage")
+GATEWAY = "gateway"
+FIRST_PAUSE_SECONDS = 0.1
+MAX_PAUSE_SECONDS = 5.0
+STABLE_SECONDS = 30.0
+"""A process that served this long is restarted as if it had never failed."""
+ORPHAN_SECONDS = 15.0
+"""How long the children of a supervisor that was killed may drain."""
+ORPHAN_POLL_SECONDS = 0.05
+
+
+class Supervisor:
+    """Keeps the processes of one memory running. Needs a running event loop.
+
+    Args:
+        home: The memory.
+        start_seconds: What each process gets until it serves.
+        as_json: Whether the MCP configuration is printed as JSON alone.
+    """
+
+    def __init__(self, home: Home, start_seconds: float, *, as_json: bool) -> None:
+        self._home = home
+        self._start_seconds = start_seconds
+        self._as_json = as_json
+        self._children: dict[str, Child] = {}
+        self._serving: dict[str, Serving] = {}
+        self._notifications = Notifications(home.socket("notify"))
+        # Nothing is ever written: the children's reads end when this process does, however it ends.
+        self._lifeline, self._kept_open = os.pipe()
+
+    async def run(self) -> None:
+        """Returns when the process was asked to stop and all children have ended.
+
+        Raises:
+            StartError: A process could not be started at first; those that were have been stopped.
+        """
+        asked_to_stop = asyncio.ensure_future(_stop_signal().wait())
+        work = asyncio.ensure_future(self._start_and_keep())
+        try:
+            await asyncio.wait({work, asked_to_stop}, return_when=asyncio.FIRST_COMPLETED)
+            if work.done():
+                work.result()
+        finally:
+            work.cancel()
+            await asyncio.wait({work})
+            await self._stop()
+
+    async def _start_and_keep(self) -> None:
+        await asyncio.gather(*(self._start(name) for name in BEHIND_GATEWAY))
+        http_url = await self._start(GATEWAY)
+        sys.stdout.write(mcp_configuration.text(self._home.root, http_url, as_json=self._as_json))
+        sys.stdout.flush()
+        notify.ready(http_url)
+        await asyncio.gather(*(self._keep(name) for name in self._children))
+
+    async def _start(self, name: str) -> str:
+        """Returns the status of the process once it serves."""
+        await self._no_orphan(name)
+        environment = {
+            **os.environ,
+            HOME_VARIABLE: str(self._home.root),
+            notify.SUPERVISED: "1",
+            notify.VARIABLE: str(self._home.socket("notify")),
+        }
+        child = await Child.start(name, self._home.logs / f"{name}.log", self._lifeline, environment)
+        self._children[name] = child
+        try:
+            status = await child.ready(self._notifications, self._start_seconds)
+        except StartError:
+            await child.stop()
+            raise
+        since = datetime.now(UTC).isoformat(timespec="milliseconds")
+        self._note(name, Serving(pid=child.process.pid, address=status, since=since))
+        return status
+
+    async def _no_orphan(self, name: str) -> None:
+        """Waits for a child of a supervisor that was killed: it drains, and holds its socket's lock meanwhile."""
+        lock, loop = self._home.socket(name).with_suffix(".lock"), asyncio.get_running_loop()
+        ends = loop.time() + ORPHAN_SECONDS
+        while holder(lock) is not None and loop.time() < ends:  # noqa: ASYNC110  # A lock of another process.
+            await asyncio.sleep(ORPHAN_POLL_SECONDS)
+
+    async def _keep(self, name: str) -> None:
+        """Restarts the process whenever it ends, ever more slowly while it does not last."""
+        loop, pause = asyncio.get_running_loop(), FIRST_PAUSE_SECONDS
+        while True:
+            began = loop.time()
+            code = await self._children[name].process.wait()
+            self._note(name, None)
+            if loop.time() - began > STABLE_SECONDS:
+                pause = FIRST_PAUSE_SECONDS
+            _log(f"the {name} service {describe(code)}", restart_in_seconds=pause)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, MAX_PAUSE_SECONDS)
+            try:
+                await self._start(name)
+            except (StartError, OSError) as error:
+                _log(str(error))
+
+    async def _stop(self) -> None:
+        """Stops the gateway first, so that no request loses the services behind it."""
+        for names in ((GATEWAY,), BEHIND_GATEWAY):
+            await asyncio.gather(*(self._children[name].stop() for name in names if name in self._children))
+        self._serving.clear()
+        write_serving(self._home, self._serving)
+
+    def _note(self, name: str, serving: Serving | None) -> None:
+        if serving is None:
+            self._serving.pop(name, None)
+        else:
+            self._serving[name] = serving
+        write_serving(self._home, self._serving)
+
+
+def _stop_signal() -> asyncio.Event:
+    asked, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.add_signal_handler(number, asked.set)
+    return asked
+
+
+def _log(event: str, **members: object) -> None:
+    line = {"service": "up", **members, "event": event, "timestamp": datetime.now(UTC).isoformat()}
+    with contextlib.suppress(BrokenPipeError):  # The terminal may be gone; the memory stays.
+        sys.stderr.write(json.dumps(line) + "\n")
+
+
+async def _run(home: Home, start_seconds: float, *, as_json: bool) -> None:
+    await Supervisor(home, start_seconds, as_json=as_json).run()
+
+
+def main() -> None:
+    """Runs the memory of the home that the first argument names.
+
+    Raises:
+        SystemExit: It could not be started; what and why is on stderr.
+    """
+    root, start_seconds, output = sys.argv[1:]
+    home = Home(Path(root))
+    home.create()
+    try:
+        lock = lock_file(lock_path(home), f"the memory {root} is run")
+        asyncio.run(_run(home, float(start_seconds), as_json=output == "json"))
+    except (StartError, OSError) as error:
+        sys.exit(f"hippovault up: {error}")
+    lock.close()
+
+
+if __name__ == "__main__":
+    main()
