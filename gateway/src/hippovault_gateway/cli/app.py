@@ -38,8 +38,8 @@ app = App(
     config=settings.sources("HIPPOVAULT_", commands=True),
     default_parameter=Parameter(negative_iterable=(), show_default=False, show_env_var=False),
 )
-for _name, _function in COMMANDS.items():
-    app.command(f"hippovault_gateway.cli.{_function}", name=_name)
+for _place, (_name, _function) in enumerate(COMMANDS.items()):
+    app.command(f"hippovault_gateway.cli.{_function}", name=_name, sort_key=_place)
 
 
 def run(arguments: Sequence[str]) -> int:
