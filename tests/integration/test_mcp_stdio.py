@@ -1,0 +1,218 @@
+"""MCP over stdio: `hippovault mcp`, and the Unix socket that it carries the bytes to."""
+
+from __future__ import annotations
+
+import json
+import socket
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import mcp_types
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from integration.mcp_support import TOOLS, Connect, DoorTests, Era, RawSession, check_outcome
+from mcp.client.client import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from support.processes import Process, environment, start
+from support.stack import Stack
+
+from hippovault_gateway.mcp import messages, tools
+
+COMMAND = str(Path(sys.executable).with_name("hippovault"))
+LISTED = {tool.name: tool.listed() for tool in tools.TOOLS}
+
+
+def door(stack: Stack, era: Era, *options: str) -> Client:
+    parameters = StdioServerParameters(command=COMMAND, args=["mcp", *options], env=environment(stack.home))
+    return Client(stdio_client(parameters), mode=era)
+
+
+@pytest.fixture
+def connect(stack: Stack) -> Connect:
+    return lambda era: door(stack, era)
+
+
+@pytest.fixture
+def path(stack: Stack) -> Path:
+    return stack.home / "run" / "mcp.sock"
+
+
+@pytest.fixture
+def session(path: Path) -> Iterator[RawSession]:
+    with RawSession(path) as session:
+        yield session
+
+
+class TestStdio(DoorTests):
+    """All that a door must do."""
+
+    @pytest.mark.parametrize("tool_set", ["hippo", "shodh"])
+    async def test_the_option_narrows_what_is_listed_and_what_can_be_called(
+        self, stack: Stack, era: Era, tool_set: str
+    ) -> None:
+        async with door(stack, era, "--tools", tool_set) as client:
+            listed = (await client.list_tools()).tools
+            other = "store_memory" if tool_set == "hippo" else "hippo_remember"
+            with pytest.raises(Exception, match=f"Unknown tool: {other}"):
+                await client.call_tool(other, {"content": "c"})
+
+        assert [tool.name for tool in listed] == [*TOOLS[tool_set], "ping"]
+
+
+def test_a_lone_surrogate_is_answered_and_the_session_lives_on(session: RawSession) -> None:
+    call = b'{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"hippo_remember","arguments":%s}}'
+    session.send_line(call % b'{"content":"a \\ud83d b"}')
+    refused = session.receive()
+
+    assert (refused["id"], refused["error"]["code"]) == (5, mcp_types.PARSE_ERROR)
+    assert "surrogate" in refused["error"]["message"]
+    assert "result" in session.call("ping", {})
+
+
+def test_a_line_that_is_too_long_is_answered_and_passed_over(session: RawSession) -> None:
+    session.send_call(6, "hippo_remember", {"content": "x" * messages.MAX_BYTES})
+    refused = session.receive()
+
+    assert (refused["id"], refused["error"]["code"]) == (6, mcp_types.INVALID_REQUEST)
+    assert "result" in session.call("ping", {})
+
+
+def test_a_line_just_short_enough_reaches_the_tool(session: RawSession) -> None:
+    answer = session.call("hippo_remember", {"content": "x" * (messages.MAX_BYTES - 200)})
+
+    assert "content: must have at most 65536 UTF-8 bytes" in answer["result"]["content"][0]["text"]
+
+
+def test_what_was_asked_is_answered_after_the_client_has_sent_its_last_byte(session: RawSession) -> None:
+    for number in range(200):
+        session.send_call(number, "hippo_recall", {"query": "last words", "mode": "keyword"})
+    session.socket.shutdown(socket.SHUT_WR)
+    answers = [json.loads(line) for line in session.lines]
+
+    assert sorted(answer["id"] for answer in answers) == list(range(200))
+    assert not any(answer["result"].get("isError") for answer in answers)
+
+
+def test_a_last_line_needs_no_line_break(session: RawSession) -> None:
+    session.socket.sendall(b'{"jsonrpc":"2.0","id":9,"method":"ping"}')
+    session.socket.shutdown(socket.SHUT_WR)
+
+    assert session.receive() == {"jsonrpc": "2.0", "id": 9, "result": {}}
+    assert session.lines.read() == b""
+
+
+def test_a_cancelled_call_does_not_hold_the_session(session: RawSession) -> None:
+    session.send_call(1, "hippo_recall", {"query": "cancelled"})
+    session.send_line(b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}')
+    session.socket.shutdown(socket.SHUT_WR)
+
+    # The answer may have been on its way already.
+    assert [json.loads(line)["id"] for line in session.lines] in ([], [1])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b'{"hippovault_tools":"bogus"}', b'{"hippovault_tools":{}}', b"[]", b"junk", b'{"hippovault_tools":"all","a":1}'],
+)
+def test_a_first_line_that_chooses_no_tools_is_refused(path: Path, line: bytes) -> None:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(str(path))
+        connection.sendall(line + b"\n")
+        with connection.makefile("rb") as lines:
+            [refused] = [json.loads(text) for text in lines]
+
+    assert refused["error"]["code"] == mcp_types.INVALID_REQUEST
+    assert "hippovault_tools" in refused["error"]["message"]
+
+
+def test_a_client_that_breaks_off_disturbs_no_other(path: Path, session: RawSession) -> None:
+    with RawSession(path) as rude:
+        rude.send_call(1, "hippo_recall", {"query": "never read"})
+
+    assert "result" in session.call("ping", {})
+
+
+def test_only_the_owner_may_connect(path: Path) -> None:
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(line=st.binary(min_size=1, max_size=300).filter(lambda line: b"\n" not in line and line.strip()))
+def test_any_line_is_answered(session: RawSession, line: bytes) -> None:
+    session.send_line(line)
+    refused = session.receive()
+
+    assert "error" in refused
+    assert "result" in session.call("ping", {})
+
+
+scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
+values = st.recursive(
+    scalars | st.sampled_from(["default", "a,b", "keyword", "2026-01-31", " ", "\x00", 0, -1, 10**9, 10**30]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@st.composite
+def calls(draw: st.DrawFn) -> tuple[str, Any]:
+    name = draw(st.sampled_from(sorted(LISTED)))
+    declared = sorted(LISTED[name].input_schema["properties"])
+    names = st.sampled_from([*declared, "bogus"]) if declared else st.just("bogus")
+    likely = {"content": "arbitrary", "query": "arbitrary", "namespace": "arbitrary"}
+    arguments = {key: likely[key] for key in declared if key in likely} | draw(
+        st.dictionaries(names, values, max_size=4)
+    )
+    return name, draw(st.one_of(st.just(arguments), st.just(arguments), st.just(arguments), values))
+
+
+@settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(call=calls())
+def test_any_arguments_are_answered_or_refused(session: RawSession, call: tuple[str, Any]) -> None:
+    name, arguments = call
+
+    check_outcome(session.call(name, arguments), LISTED[name].output_schema)
+
+
+@pytest.fixture(scope="module")
+def lonely(module_home: Path) -> Iterator[Process]:
+    """A gateway without the services behind it."""
+    gateway = start(["hippovault_gateway"], module_home, "gateway", {"HIPPOVAULT_GATEWAY_HTTP": "off"})
+    yield gateway
+    if gateway.popen.poll() is None:
+        gateway.stop()
+
+
+def test_a_second_gateway_leaves_the_first_ones_socket_alone(lonely: Process, module_home: Path) -> None:
+    with pytest.raises(AssertionError, match=rf"already \(pid {lonely.popen.pid}"):
+        start(["hippovault_gateway"], module_home, "second", {"HIPPOVAULT_GATEWAY_HTTP": "off"})
+
+    with RawSession(module_home / "run" / "mcp.sock") as session:
+        assert "result" in session.call("ping", {})
+
+
+def test_a_service_that_is_down_is_told_by_its_name(lonely: Process, module_home: Path) -> None:
+    with RawSession(module_home / "run" / "mcp.sock") as session:
+        recalled = session.call("hippo_recall", {"query": "q", "mode": "dense"})
+        listed = session.call("hippo_list_recent", {})
+
+    assert recalled["result"]["content"][0]["text"].startswith("UNAVAILABLE: the embedding service")
+    assert listed["result"]["content"][0]["text"].startswith("UNAVAILABLE: the storage service")
+    assert lonely.popen.poll() is None
+
+
+def test_a_gateway_that_stops_answers_what_was_asked(lonely: Process, module_home: Path) -> None:
+    path = module_home / "run" / "mcp.sock"
+    with RawSession(path) as session:
+        session.send_call(1, "hippo_list_recent", {})
+        session.send_call(2, "ping", {})
+        assert lonely.stop() == 0
+        answers = [json.loads(line) for line in session.lines]
+
+    assert sorted(answer["id"] for answer in answers) == [1, 2]
+    assert not path.exists()
