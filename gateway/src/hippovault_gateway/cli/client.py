@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 import grpc
 from google.protobuf.message import Message
 
-from hippovault.memory.v1 import memory_service_pb2_grpc
+from hippovault.memory.v1 import memory_service_pb2, memory_service_pb2_grpc
 from hippovault_chassis import channels
 from hippovault_chassis.errors import ServiceError
 from hippovault_chassis.locks import holder
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     ResponseT = TypeVar("ResponseT", bound=Message)
 
 GATEWAY = "gateway"
-SERVICE = "hippovault.memory.v1.MemoryService"
+SERVICE: str = memory_service_pb2.DESCRIPTOR.services_by_name["MemoryService"].full_name
 # Those that change nothing: a repeated write would report what the first one did as done already.
 RETRIED = ("Recall", "GetMemory", "ListMemories", "SummarizeSession", "Ping")
 

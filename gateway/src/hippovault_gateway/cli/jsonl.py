@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import json
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
+
+from pydantic_core import from_json
 
 from hippovault.memory.v1 import memory_service_pb2 as pb
 from hippovault_chassis.errors import ServiceError
@@ -35,13 +37,11 @@ class Line:
         if len(self.text) > MAX_LINE_BYTES:
             raise ServiceError.invalid("line", f"must have at most {MAX_LINE_BYTES} bytes")
         try:
-            value = json.loads(self.text.decode("utf-8-sig"))
-        except json.JSONDecodeError as error:
-            raise ServiceError.invalid("line", f"is not JSON: {error.msg} at column {error.colno}") from None
-        except UnicodeDecodeError as error:
-            raise ServiceError.invalid("line", f"is not UTF-8 at byte {error.start}") from None
-        except (ValueError, RecursionError):
-            raise ServiceError.invalid("line", "is JSON with a number too long or nested too deeply") from None
+            # Unlike the standard library's parser, this one refuses lone surrogates and NaN.
+            value = from_json(self.text.removeprefix(BOM_UTF8), allow_inf_nan=False)
+        except ValueError as error:
+            problem = str(error).replace("at line 1 column", "at column")
+            raise ServiceError.invalid("line", f"is not JSON: {problem}") from None
         if not isinstance(value, dict):
             raise ServiceError.invalid("line", f"must be a JSON object, is {type(value).__name__}")
         return parse(MemoryInput, value).request()

@@ -93,8 +93,8 @@ def status(*, options: ClientOptions = CLIENT_DEFAULTS) -> int:
     else:
         output.show_line(f"memory {home.root}: {f'running, pid {pid}' if pid else 'not running'}")
         if processes:
-            rows = [(name, told["pid"], told["since"], told["address"]) for name, told in processes.items()]
-            output.show_table(["process", "pid", "serving since", "address"], rows)
+            rows = [(name, told["pid"], told["since"][:19], told["address"]) for name, told in processes.items()]
+            output.show_table(["process", "pid", "since (UTC)", "address"], rows)
         _show_ping(ping, error)
     return 0 if ping and all(service.serving for service in ping.services) else 1
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -55,8 +55,7 @@ def remember(
         created_at: When it happened, ISO 8601 (default: now).
         options: Which memory, and how to answer.
     """
-    memory_rules.metadata("metadata", metadata)
-    values = {
+    values: dict[str, Any] = {
         "content": _content(content, stdin=stdin),
         "namespace": namespace,
         "category": category,
@@ -65,9 +64,12 @@ def remember(
         "hints": hints,
         "memory_type": memory_type,
         "importance": importance,
-        "metadata": json.loads(metadata) if metadata else {},
+        "metadata": metadata,
         "created_at": created_at,
     }
+    _check_unicode(values)
+    memory_rules.metadata("metadata", metadata)
+    values["metadata"] = json.loads(metadata or "{}")
     request = parse(MemoryInput, values).request()
     with connect(options) as client:
         view = RememberView.of(client.call(client.stub.Remember, request))
@@ -116,6 +118,7 @@ def recall(
         "tags": tags,
         "memory_type": memory_type,
     }
+    _check_unicode(values)
     request = parse(RecallArguments, values).request()
     with connect(options) as client:
         view = RecallView.of(client.call(client.stub.Recall, request))
@@ -155,6 +158,7 @@ def list_memories(
         "tags": tags,
         "memory_type": memory_type,
     }
+    _check_unicode(values)
     request = parse(ListArguments, values).request()
     with connect(options) as client:
         view = ListView.of(client.call(client.stub.ListMemories, request))
@@ -197,6 +201,7 @@ def forget(
         "namespace": namespace,
         "dry_run": dry_run,
     }
+    _check_unicode(values)
     request = parse(ForgetArguments, values).request()
     with connect(options) as client:
         view = ForgetView.of(client.call(client.stub.Forget, request))
@@ -205,6 +210,14 @@ def forget(
         return
     ids = ", ".join(str(number) for number in view.ids)
     show_line(f"{'would forget' if view.dry_run else 'forgot'}: {ids}")
+
+
+def _check_unicode(values: Mapping[str, Any]) -> None:
+    """Refuses words of the command line that were no UTF-8: they cannot be sent."""
+    for name, value in values.items():
+        for text in value if isinstance(value, list) else [value]:
+            if isinstance(text, str) and not text.isascii() and any("\ud800" <= one <= "\udfff" for one in text):
+                raise ServiceError.invalid(name, "must be UTF-8")
 
 
 def _content(given: str | None, *, stdin: bool) -> str:

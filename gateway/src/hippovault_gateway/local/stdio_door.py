@@ -66,10 +66,15 @@ def run(home: str, tools: str) -> int:
     return 1
 
 
+def socket_path(home: str) -> str:
+    """Returns what `Home.socket("mcp")` is."""
+    return f"{home}/run/mcp.sock"
+
+
 def _connected(home: str) -> socket.socket | None:
     gateway = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        gateway.connect(f"{home}/run/mcp.sock")
+        gateway.connect(socket_path(home))
     except OSError:
         gateway.close()
         return None

@@ -1,0 +1,119 @@
+"""The small programs of the local runtime: what they import, how they are told which memory, what hosts are told."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from hippovault_chassis import locks
+from hippovault_chassis.home import Home
+from hippovault_gateway.local import log_files, mcp_configuration, notifications, stdio_door
+from hippovault_gateway.settings import ToolSet
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("XDG_DATA_HOME", "HIPPOVAULT_HOME", "HIPPOVAULT_MCP_TOOLS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def imported_by(module: str) -> set[str]:
+    program = f"import {module}, sys; print(*sys.modules)"
+    return set(
+        subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True).stdout.split()
+    )
+
+
+def test_the_stdio_door_imports_no_more_than_it_needs() -> None:
+    heavy = {"grpc", "mcp", "cyclopts", "pydantic", "asyncio", "pathlib", "json", "subprocess", "logging"}
+    assert not imported_by("hippovault_gateway.local.stdio_door") & heavy
+
+
+def test_the_supervisor_imports_no_grpc_and_no_parser() -> None:
+    heavy = {"grpc", "mcp", "cyclopts", "pydantic", "numpy", "structlog"}
+    assert not imported_by("hippovault_gateway.local.supervisor") & heavy
+
+
+def test_the_door_reads_plain_command_lines_by_itself(tmp_path: Path) -> None:
+    default = str(tmp_path / ".local/share/hippovault")
+    assert stdio_door.plain_arguments([]) == (default, "all")
+    assert stdio_door.plain_arguments(["--tools", "hippo"]) == (default, "hippo")
+    assert stdio_door.plain_arguments(["--home=/x=y", "--tools=shodh"]) == ("/x=y", "shodh")
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["--tools"], ["--tools", "bogus"], ["--bogus", "x"], ["x"], ["--tools", "all", "x"]]
+)
+def test_other_command_lines_are_left_to_the_parser(arguments: list[str]) -> None:
+    assert stdio_door.plain_arguments(arguments) is None
+
+
+def test_settings_from_elsewhere_are_left_to_the_parser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "hippovault.toml").touch()
+    assert stdio_door.plain_arguments(["--home", str(tmp_path)]) is None
+    monkeypatch.setenv("HIPPOVAULT_MCP_TOOLS", "hippo")
+    assert stdio_door.plain_arguments([]) is None
+
+
+def test_the_door_knows_what_the_gateway_knows(tmp_path: Path) -> None:
+    assert get_args(ToolSet) == stdio_door.TOOL_SETS
+    assert stdio_door.socket_path(str(tmp_path)) == str(Home(tmp_path).socket("mcp"))
+
+
+def test_hosts_are_given_an_absolute_command_and_the_home_where_it_is_not_the_default(tmp_path: Path) -> None:
+    [server] = mcp_configuration.document(tmp_path / "other")["mcpServers"].values()
+    assert Path(server["command"]).is_absolute()
+    assert server["args"][-1] == "mcp"
+    assert server["env"] == {"HIPPOVAULT_HOME": str(tmp_path / "other")}
+    [server] = mcp_configuration.document(tmp_path / ".local/share/hippovault")["mcpServers"].values()
+    assert "env" not in server
+
+
+def test_a_lock_tells_who_holds_it_and_a_probe_takes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "x.lock"
+    assert locks.holder(path) is None
+    program = (
+        "import sys; from pathlib import Path; from hippovault_chassis.locks import lock_file\n"
+        "lock = lock_file(Path(sys.argv[1]), 'it is held'); print('held', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout
+        assert other.stdout.readline() == b"held\n"
+        assert locks.holder(path) == other.pid
+        with pytest.raises(locks.LockHeldError, match=rf"it is held by another process already \(pid {other.pid}"):
+            locks.lock_file(path, "it is held")
+        other.communicate()
+    assert locks.holder(path) is None
+    locks.lock_file(path, "it is held").close()
+
+
+def test_a_long_log_is_set_aside_once(tmp_path: Path) -> None:
+    log = tmp_path / "x.log"
+    for _ in range(3):
+        with log_files.open_log(log) as file:
+            file.write(b"x" * (log_files.MAX_BYTES + 1))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["x.log", "x.log.1"]
+
+
+def test_the_tail_of_a_log_begins_where_it_is_told(tmp_path: Path) -> None:
+    log = tmp_path / "x.log"
+    log.write_text("".join(f"line {number}\n" for number in range(1000)))
+    assert log_files.tail(log, lines=2) == "line 998\nline 999"
+    start = log.stat().st_size
+    assert log_files.tail(log, start) == ""
+
+
+@pytest.mark.parametrize("datagram", [b"", b"READY=1", b"MAINPID=3", b"READY=1\nMAINPID=x", b"\xff=\n\n"])
+def test_datagrams_that_tell_no_readiness_are_passed_over(datagram: bytes) -> None:
+    assert notifications.parse(datagram) is None
+
+
+def test_readiness_has_a_process_and_a_status() -> None:
+    assert notifications.parse(b"READY=1\nMAINPID=3\nSTATUS=unix:/x=y") == (3, "unix:/x=y")
