@@ -52,7 +52,7 @@ def normalise(memory: pb.Memory) -> None:
         fraction("importance", memory.importance)
     metadata("metadata", memory.metadata)
     if memory.HasField("created_at"):
-        _check_time("created_at", memory.created_at)
+        timestamp("created_at", memory.created_at)
 
 
 def namespace(value: str) -> str:
@@ -93,8 +93,8 @@ def search_filter(value: pb.Filter) -> None:
         within(f"filter.{field}", len(names), 0, MAX_TAGS)
         for index, name in enumerate(names):
             text(f"filter.{field}[{index}]", name, MAX_NAME_BYTES)
-    _check_time("filter.created_after", value.created_after)
-    _check_time("filter.created_before", value.created_before)
+    timestamp("filter.created_after", value.created_after)
+    timestamp("filter.created_before", value.created_before)
 
 
 def is_blank(value: str) -> bool:
@@ -140,6 +140,14 @@ def within(field: str, value: int, low: int, high: int) -> int:
     return value
 
 
+def timestamp(field: str, value: Timestamp) -> None:
+    """Checks an instant of the years 1 to 9999."""
+    try:
+        value.ToDatetime()
+    except (ValueError, OverflowError):
+        raise ServiceError.invalid(field, "must lie in the years 1 to 9999") from None
+
+
 def metadata(field: str, value: str) -> None:
     """Checks a JSON object in text form; empty means none."""
     if not value:
@@ -153,13 +161,6 @@ def metadata(field: str, value: str) -> None:
         raise ServiceError.invalid(field, "must be a JSON object") from None
     if not isinstance(parsed, dict):
         raise ServiceError.invalid(field, f"must be a JSON object, is {type(parsed).__name__}")
-
-
-def _check_time(field: str, value: Timestamp) -> None:
-    try:
-        value.ToDatetime()
-    except (ValueError, OverflowError):
-        raise ServiceError.invalid(field, "must lie in the years 1 to 9999") from None
 
 
 def _refuse_constant(name: str) -> None:

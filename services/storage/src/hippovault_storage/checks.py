@@ -1,0 +1,129 @@
+"""What a request may be: each function checks one, and brings what it names to its stored form, in place.
+
+All raise ServiceError INVALID_ARGUMENT naming the field, the limit and the value's size.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from array import array
+
+from hippovault.memory.v1 import memory_pb2
+from hippovault.storage.v1 import storage_pb2 as pb
+from hippovault_chassis import memory_rules
+from hippovault_chassis.errors import ServiceError
+
+MAX_PAGE_SIZE = 1_000
+MAX_K = 100_000
+MAX_NEWEST = 1_000
+MAX_SUMMARY_ITEMS = 100
+NORM_TOLERANCE = 1e-3
+FLOAT32_BYTES = 4
+
+STORE_FIELDS = frozenset({"id", "content_hash", "updated_at", "deleted_at", "version", "model_revision"})
+"""Fields of a memory that the store sets."""
+
+
+def put(request: pb.PutMemoryRequest, dimensions: int) -> None:
+    """Checks a PutMemoryRequest."""
+    for field, _ in request.memory.ListFields():
+        if field.name in STORE_FIELDS:
+            raise ServiceError.invalid(field.name, "is set by the store; leave it unset")
+    memory_rules.normalise(request.memory)
+    if request.memory.HasField("surprise"):
+        _surprise(request.memory.surprise)
+    if request.vector:
+        vector("vector", request.vector, dimensions)
+    if request.model_revision:
+        memory_rules.text("model_revision", request.model_revision, memory_rules.MAX_NAME_BYTES)
+
+
+def find(request: pb.FindMemoryRequest) -> None:
+    """Checks a FindMemoryRequest."""
+    wanted = memory_pb2.Memory(
+        namespace=request.namespace, content=request.content, category=request.category, key=request.key
+    )
+    memory_rules.normalise(wanted)
+    request.namespace, request.category, request.key = wanted.namespace, wanted.category, wanted.key
+
+
+def get(request: pb.GetMemoryRequest) -> None:
+    """Checks a GetMemoryRequest."""
+    request.namespace = memory_rules.namespace(request.namespace)
+    _ref(request.ref)
+
+
+def delete(request: pb.DeleteMemoryRequest) -> None:
+    """Checks a DeleteMemoryRequest."""
+    request.namespace = memory_rules.namespace(request.namespace)
+    _ref(request.ref)
+
+
+def list_(request: pb.ListMemoriesRequest) -> None:
+    """Checks a ListMemoriesRequest; its page token is the engine's to check."""
+    request.namespace = memory_rules.namespace(request.namespace)
+    memory_rules.within("page_size", request.page_size, 1, MAX_PAGE_SIZE)
+    if request.skip < 0:
+        raise ServiceError.invalid("skip", f"must be 0 or more, is {request.skip}")
+    memory_rules.search_filter(request.filter)
+
+
+def search(request: pb.SearchMemoriesRequest, dimensions: int) -> None:
+    """Checks a SearchMemoriesRequest."""
+    request.namespace = memory_rules.namespace(request.namespace)
+    if not (request.HasField("dense") or request.HasField("keyword")):
+        raise ServiceError.invalid("dense", "must be set, or keyword; a search needs at least one arm")
+    if request.HasField("dense"):
+        vector("dense.vector", request.dense.vector, dimensions)
+        memory_rules.within("dense.k", request.dense.k, 1, MAX_K)
+    if request.HasField("keyword"):
+        memory_rules.query("keyword.query", request.keyword.query)
+        memory_rules.within("keyword.k", request.keyword.k, 1, MAX_K)
+    memory_rules.search_filter(request.filter)
+
+
+def compare(request: pb.CompareToNewestRequest, dimensions: int) -> None:
+    """Checks a CompareToNewestRequest."""
+    request.namespace = memory_rules.namespace(request.namespace)
+    vector("vector", request.vector, dimensions)
+    memory_rules.within("newest", request.newest, 1, MAX_NEWEST)
+
+
+def summarize(request: pb.SummarizeMemoriesRequest) -> None:
+    """Checks a SummarizeMemoriesRequest."""
+    request.namespace = memory_rules.namespace(request.namespace)
+    memory_rules.within("top_tags", request.top_tags, 1, MAX_SUMMARY_ITEMS)
+    memory_rules.within("highlights", request.highlights, 1, MAX_SUMMARY_ITEMS)
+    memory_rules.timestamp("since", request.since)
+
+
+def vector(field: str, value: bytes, dimensions: int) -> None:
+    """Checks a vector: little-endian float32 of the store's dimensions, finite, of L2 norm 1 within NORM_TOLERANCE."""
+    if len(value) != dimensions * FLOAT32_BYTES:
+        raise ServiceError.invalid(
+            field, f"must have {dimensions * FLOAT32_BYTES} bytes ({dimensions} float32), has {len(value)}"
+        )
+    numbers = array("f", value)
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    norm = math.hypot(*numbers)
+    if not abs(norm - 1) <= NORM_TOLERANCE:  # Not a number included.
+        raise ServiceError.invalid(field, f"must be finite and L2-normalised, has the norm {norm:g}")
+
+
+def _surprise(surprise: memory_pb2.Surprise) -> None:
+    memory_rules.fraction("surprise.score", surprise.score)
+    for field, value in surprise.components.ListFields():
+        memory_rules.fraction(f"surprise.components.{field.name}", value)
+    if surprise.version < 0:
+        raise ServiceError.invalid("surprise.version", f"must be 0 or more, is {surprise.version}")
+
+
+def _ref(ref: memory_pb2.MemoryRef) -> None:
+    if ref.WhichOneof("ref") is None:
+        raise ServiceError.invalid("ref", "must name a memory by id, content_hash or entity")
+    if ref.HasField("entity"):
+        entity = ref.entity
+        entity.category, entity.key = entity.category.strip(), entity.key.strip()
+        memory_rules.text("ref.entity.key", entity.key, memory_rules.MAX_NAME_BYTES)

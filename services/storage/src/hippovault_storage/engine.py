@@ -1,0 +1,47 @@
+"""What a storage engine must do, in terms of the contract alone."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from hippovault.storage.v1 import storage_pb2 as pb
+
+
+class Engine(Protocol):
+    """Keeps memories and finds them. Requests come checked and normalised, see `checks`.
+
+    Every method may be called from any thread, and raises ServiceError: NOT_FOUND and FAILED_PRECONDITION as
+    storage.proto says, RESOURCE_EXHAUSTED, UNAVAILABLE or DATA_LOSS when the store itself fails. A method that returned
+    has made its effect durable; one that raised has had none.
+    """
+
+    @property
+    def dimensions(self) -> int:
+        """Length of the vectors."""
+
+    def put_memory(self, request: pb.PutMemoryRequest) -> pb.PutMemoryResponse:
+        """Stores, merges, updates or revives a memory, see `merging`."""
+
+    def find_memory(self, request: pb.FindMemoryRequest) -> pb.FindMemoryResponse:
+        """Finds the memory that a put would write to."""
+
+    def get_memory(self, request: pb.GetMemoryRequest) -> pb.GetMemoryResponse:
+        """Returns one live memory."""
+
+    def list_memories(self, request: pb.ListMemoriesRequest) -> pb.ListMemoriesResponse:
+        """Returns a page of live memories, newest first."""
+
+    def delete_memory(self, request: pb.DeleteMemoryRequest) -> pb.DeleteMemoryResponse:
+        """Deletes softly."""
+
+    def search_memories(self, request: pb.SearchMemoriesRequest) -> pb.SearchMemoriesResponse:
+        """Runs the arms that are set."""
+
+    def compare_to_newest(self, request: pb.CompareToNewestRequest) -> pb.CompareToNewestResponse:
+        """Returns cosine similarities to the newest live memories."""
+
+    def summarize_memories(self, request: pb.SummarizeMemoriesRequest) -> pb.SummarizeMemoriesResponse:
+        """Sums up what was created since a time."""
+
+    def get_stats(self, request: pb.GetStatsRequest) -> pb.GetStatsResponse:
+        """Counts."""

@@ -1,0 +1,61 @@
+"""StorageService: checks a request and hands it to the engine. Free of transport, so it can be called in process."""
+
+from __future__ import annotations
+
+from hippovault.storage.v1 import storage_pb2 as pb
+from hippovault.storage.v1.storage_pb2_grpc import StorageServiceServicer
+from hippovault_storage import checks
+from hippovault_storage.engine import Engine
+
+NAME = pb.DESCRIPTOR.services_by_name["StorageService"].full_name
+
+
+class StorageServicer(StorageServiceServicer):
+    """Serves one engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def PutMemory(self, request: pb.PutMemoryRequest, context: object) -> pb.PutMemoryResponse:
+        """See storage.proto."""
+        checks.put(request, self._engine.dimensions)
+        return self._engine.put_memory(request)
+
+    def FindMemory(self, request: pb.FindMemoryRequest, context: object) -> pb.FindMemoryResponse:
+        """See storage.proto."""
+        checks.find(request)
+        return self._engine.find_memory(request)
+
+    def GetMemory(self, request: pb.GetMemoryRequest, context: object) -> pb.GetMemoryResponse:
+        """See storage.proto."""
+        checks.get(request)
+        return self._engine.get_memory(request)
+
+    def ListMemories(self, request: pb.ListMemoriesRequest, context: object) -> pb.ListMemoriesResponse:
+        """See storage.proto."""
+        checks.list_(request)
+        return self._engine.list_memories(request)
+
+    def DeleteMemory(self, request: pb.DeleteMemoryRequest, context: object) -> pb.DeleteMemoryResponse:
+        """See storage.proto."""
+        checks.delete(request)
+        return self._engine.delete_memory(request)
+
+    def SearchMemories(self, request: pb.SearchMemoriesRequest, context: object) -> pb.SearchMemoriesResponse:
+        """See storage.proto."""
+        checks.search(request, self._engine.dimensions)
+        return self._engine.search_memories(request)
+
+    def CompareToNewest(self, request: pb.CompareToNewestRequest, context: object) -> pb.CompareToNewestResponse:
+        """See storage.proto."""
+        checks.compare(request, self._engine.dimensions)
+        return self._engine.compare_to_newest(request)
+
+    def SummarizeMemories(self, request: pb.SummarizeMemoriesRequest, context: object) -> pb.SummarizeMemoriesResponse:
+        """See storage.proto."""
+        checks.summarize(request)
+        return self._engine.summarize_memories(request)
+
+    def GetStats(self, request: pb.GetStatsRequest, context: object) -> pb.GetStatsResponse:
+        """See storage.proto."""
+        return self._engine.get_stats(request)

@@ -1,0 +1,133 @@
+"""The engine over one SQLite file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Self
+
+import apsw
+import structlog
+
+from hippovault.storage.v1 import storage_pb2 as pb
+from hippovault_storage.sqlite import adoption, identity, ownership, reads, schema, search, writes
+from hippovault_storage.sqlite.connections import Readers, Writer, connect, prepare_writer
+from hippovault_storage.sqlite.faults import told
+
+log = structlog.get_logger()
+
+FILE_MODE = 0o600
+
+
+class SqliteEngine:
+    """An `engine.Engine` over one file, which it alone has open among this program's processes."""
+
+    def __init__(self, path: Path, dimensions: int, writer: Writer, readers: Readers) -> None:
+        self._path = path
+        self._dimensions = dimensions
+        self._writer = writer
+        self._readers = readers
+
+    @classmethod
+    @contextmanager
+    def open(cls, path: Path, dimensions: int, read_connections: int) -> Iterator[Self]:
+        """Opens the file while the context lasts, makes it where there is none, and brings an older one up to date.
+
+        Args:
+            path: The file; its directory must exist.
+            dimensions: Length of the vectors.
+            read_connections: Reads that run at the same time.
+
+        Raises:
+            ServiceError: The file is another process's, damaged, of a newer schema version, or of other dimensions;
+                the file is as it was.
+        """
+        with ExitStack() as cleanup:
+            cleanup.enter_context(ownership.owned(path))
+            schema.check_file(path)
+            with told(path):
+                writing = _open_writer(path, dimensions)
+                writer = Writer(writing, path)
+                cleanup.callback(writer.close)
+                readers = Readers([connect(path, read_only=True) for _ in range(read_connections)], path)
+                cleanup.callback(readers.close)
+            yield cls(path, dimensions, writer, readers)
+
+    @property
+    def dimensions(self) -> int:
+        """Length of the vectors."""
+        return self._dimensions
+
+    def put_memory(self, request: pb.PutMemoryRequest) -> pb.PutMemoryResponse:
+        """Stores, merges, updates or revives a memory, see `merging`."""
+        return self._writer.run(lambda connection: writes.put(connection, request))
+
+    def find_memory(self, request: pb.FindMemoryRequest) -> pb.FindMemoryResponse:
+        """Finds the memory that a put would write to."""
+        with self._readers.borrow() as connection:
+            return reads.find(connection, request)
+
+    def get_memory(self, request: pb.GetMemoryRequest) -> pb.GetMemoryResponse:
+        """Returns one live memory."""
+        with self._readers.borrow() as connection:
+            return reads.get(connection, request)
+
+    def list_memories(self, request: pb.ListMemoriesRequest) -> pb.ListMemoriesResponse:
+        """Returns a page of live memories, newest first."""
+        with self._readers.borrow() as connection:
+            return reads.list_page(connection, request)
+
+    def delete_memory(self, request: pb.DeleteMemoryRequest) -> pb.DeleteMemoryResponse:
+        """Deletes softly."""
+        if request.dry_run:
+            with self._readers.borrow() as connection:
+                return pb.DeleteMemoryResponse(ids=identity.live_ids(connection, request.namespace, request.ref))
+        return self._writer.run(lambda connection: writes.delete(connection, request))
+
+    def search_memories(self, request: pb.SearchMemoriesRequest) -> pb.SearchMemoriesResponse:
+        """Runs the arms that are set."""
+        with self._readers.borrow() as connection:
+            return search.search(connection, request)
+
+    def compare_to_newest(self, request: pb.CompareToNewestRequest) -> pb.CompareToNewestResponse:
+        """Returns cosine similarities to the newest live memories."""
+        with self._readers.borrow() as connection:
+            return search.compare_to_newest(connection, request)
+
+    def summarize_memories(self, request: pb.SummarizeMemoriesRequest) -> pb.SummarizeMemoriesResponse:
+        """Sums up what was created since a time."""
+        with self._readers.borrow() as connection:
+            return reads.summarize(connection, request)
+
+    def get_stats(self, request: pb.GetStatsRequest) -> pb.GetStatsResponse:  # noqa: ARG002  # The contract has one.
+        """Counts."""
+        with self._readers.borrow() as connection:
+            stats = reads.count(connection)
+            vec = connection.execute("SELECT vec_version()").get
+        stats.engine = f"SQLite {apsw.sqlite_lib_version()} / sqlite-vec {vec.removeprefix('v')}"
+        stats.size_bytes = self._path.stat().st_size
+        stats.schema_version = schema.SCHEMA_VERSION
+        stats.dimensions = self._dimensions
+        return stats
+
+
+def _open_writer(path: Path, dimensions: int) -> apsw.Connection:
+    """Returns a connection to the file, checked, migrated and adopted; closes it when any of that fails."""
+    left_log = path.with_name(f"{path.name}-wal").exists()
+    connection = connect(path)
+    try:
+        # A refused file stays as it was: closing must not move what a crash left in its log.
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, int(left_log))
+        schema.check(connection, path, dimensions)
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
+        path.chmod(FILE_MODE)
+        prepare_writer(connection)
+        schema.migrate(connection, dimensions)
+        adopted = adoption.adopt(connection)
+    except BaseException:
+        connection.close()
+        raise
+    if adopted:
+        log.info("adopted memories that another program wrote", count=adopted)
+    return connection

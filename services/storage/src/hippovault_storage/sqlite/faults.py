@@ -1,0 +1,35 @@
+"""What SQLite's errors mean to a caller: always a failure that names the file, never an empty answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import apsw
+import grpc
+
+from hippovault_chassis.errors import ServiceError
+
+# google.rpc.Code gives a full file system as an example of RESOURCE_EXHAUSTED.
+FAULTS: dict[type[apsw.Error], tuple[grpc.StatusCode, str, str]] = {
+    apsw.FullError: (grpc.StatusCode.RESOURCE_EXHAUSTED, "DISK_FULL", "cannot grow: the disk is full"),
+    apsw.ReadOnlyError: (grpc.StatusCode.FAILED_PRECONDITION, "READ_ONLY", "cannot be written"),
+    apsw.PermissionsError: (grpc.StatusCode.FAILED_PRECONDITION, "PERMISSION", "cannot be accessed"),
+    apsw.CorruptError: (grpc.StatusCode.DATA_LOSS, "CORRUPT", "is damaged"),
+    apsw.NotADBError: (grpc.StatusCode.DATA_LOSS, "NOT_A_DATABASE", "is not a readable SQLite database"),
+    apsw.BusyError: (grpc.StatusCode.UNAVAILABLE, "LOCKED", "is locked by another program"),
+    apsw.LockedError: (grpc.StatusCode.UNAVAILABLE, "LOCKED", "is locked by another program"),
+    apsw.IOError: (grpc.StatusCode.UNAVAILABLE, "DISK_ERROR", "cannot be read or written"),
+    apsw.CantOpenError: (grpc.StatusCode.UNAVAILABLE, "CANNOT_OPEN", "cannot be opened"),
+}
+
+
+@contextmanager
+def told(path: Path) -> Iterator[None]:
+    """Turns SQLite's errors over the file into ServiceError; others are ours, and stay as they are."""
+    try:
+        yield
+    except tuple(FAULTS) as error:
+        code, reason, problem = FAULTS[type(error)]
+        raise ServiceError(code, reason, f"{path} {problem} (SQLite: {error})") from error

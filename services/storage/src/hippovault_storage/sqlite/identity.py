@@ -1,0 +1,83 @@
+"""Which memory is meant: by content and key, or by a reference."""
+
+from __future__ import annotations
+
+import hashlib
+
+import apsw
+
+from hippovault.memory.v1 import memory_pb2
+from hippovault_chassis.errors import ServiceError
+from hippovault_chassis.memory_rules import DEFAULT_NAMESPACE
+
+LENGTH_BYTES = 8
+
+
+def content_hash(content: str) -> str:
+    """Returns the lower-case hex SHA-256 of the UTF-8 bytes: the hash that callers see."""
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def row_hashes(memory: memory_pb2.Memory) -> tuple[str, ...]:
+    """Returns what `memories.content_hash` may hold for a memory, the preferred first.
+
+    That column is unique over the file, but two namespaces or two keys may hold the same content. So it holds the
+    plain hash, which other programs know, only for a memory of the default namespace without a key; for any other a
+    SHA-256 over namespace, category, key and content, each with its length before it so that no two lists of parts
+    give the same bytes. The first falls back to the second where another program has put the plain hash to another
+    content (some hash the content in lower case).
+    """
+    joined = hashlib.sha256()
+    for part in (memory.namespace, memory.category, memory.key, memory.content):
+        encoded = part.encode()
+        joined.update(len(encoded).to_bytes(LENGTH_BYTES, "big") + encoded)
+    if memory.namespace == DEFAULT_NAMESPACE and not memory.key:
+        return content_hash(memory.content), joined.hexdigest()
+    return (joined.hexdigest(),)
+
+
+def find(connection: apsw.Connection, namespace: str, content: str, category: str, key: str) -> int | None:
+    """Returns the id of the memory, live or deleted, that a put of this content and key writes to; None for none.
+
+    With a key, the memory of (namespace, category, key); where there is none, the one without a key that has the same
+    content, which gets the key. Without a key, the memory with the same content: a live one before a deleted one, one
+    without a key before one with, the lowest id.
+    """
+    if key:
+        keyed = connection.execute(
+            "SELECT memory_id FROM hippo_memories WHERE namespace = ? AND category = ? AND key = ? AND key <> ''",
+            (namespace, category, key),
+        ).get
+        if keyed is not None:
+            return int(keyed)
+    found = connection.execute(
+        "SELECT memory_id FROM hippo_memories WHERE namespace = ? AND content_hash = ? AND (key = '' OR ?) "
+        "ORDER BY deleted_at IS NOT NULL, key <> '', memory_id LIMIT 1",
+        (namespace, content_hash(content), not key),
+    ).get
+    return None if found is None else int(found)
+
+
+def live_ids(connection: apsw.Connection, namespace: str, ref: memory_pb2.MemoryRef) -> list[int]:
+    """Returns the ids of the live memories that a reference names, the first being the one that a get returns.
+
+    Only a content hash can name several, which differ by key: the one without a key comes first, then by id.
+
+    Raises:
+        ServiceError: NOT_FOUND when it names none.
+    """
+    kind = ref.WhichOneof("ref")
+    condition, parameters = {
+        "id": ("memory_id = ?", (ref.id,)),
+        "content_hash": ("content_hash = ?", (ref.content_hash,)),
+        "entity": ("category = ? AND key = ? AND key <> ''", (ref.entity.category, ref.entity.key)),
+    }[kind or "id"]
+    rows = connection.execute(
+        f"SELECT memory_id FROM hippo_memories WHERE namespace = ? AND deleted_at IS NULL AND {condition} "
+        "ORDER BY key <> '', memory_id",
+        (namespace, *parameters),
+    )
+    ids = [int(memory_id) for (memory_id,) in rows]
+    if not ids:
+        raise ServiceError.not_found(f"ref.{kind}", "names no live memory of this namespace")
+    return ids

@@ -1,0 +1,102 @@
+"""Reading without searching: get, find, list, summary, counts."""
+
+from __future__ import annotations
+
+import apsw
+
+from hippovault.memory.v1 import memory_pb2
+from hippovault.storage.v1 import storage_pb2 as pb
+from hippovault_storage.sqlite import identity, pages, records, scope
+from hippovault_storage.sqlite.scope import Scope
+
+MAX_PAGE_BYTES = 3 * 1024 * 1024
+"""A page ends before its memories exceed this, unless it has one alone; gRPC clients take 4 MiB by default."""
+
+
+def find(connection: apsw.Connection, request: pb.FindMemoryRequest) -> pb.FindMemoryResponse:
+    """Returns the memory, live or deleted, that a put of this content and key would write to."""
+    found = identity.find(connection, request.namespace, request.content, request.category, request.key)
+    return pb.FindMemoryResponse(memory=None if found is None else records.one(connection, found))
+
+
+def get(connection: apsw.Connection, request: pb.GetMemoryRequest) -> pb.GetMemoryResponse:
+    """Returns the live memory that the reference names.
+
+    Raises:
+        ServiceError: NOT_FOUND when there is none.
+    """
+    ids = identity.live_ids(connection, request.namespace, request.ref)
+    return pb.GetMemoryResponse(memory=records.one(connection, ids[0]))
+
+
+def list_page(connection: apsw.Connection, request: pb.ListMemoriesRequest) -> pb.ListMemoriesResponse:
+    """Returns a page of live memories, newest first.
+
+    Raises:
+        ServiceError: INVALID_ARGUMENT when the page token is not one of this listing.
+    """
+    within = scope.live(request.namespace, request.filter)
+    after, parameters = "", within.parameters
+    if request.page_token:
+        after = "AND (h.created_at, h.memory_id) < (?, ?)"
+        parameters += pages.position(request)
+    rows = connection.execute(
+        f"{records.SELECT} WHERE {within.condition} {after} "
+        "ORDER BY h.created_at DESC, h.memory_id DESC LIMIT ? OFFSET ?",
+        (*parameters, request.page_size + 1, request.skip),
+    )
+    response, size = pb.ListMemoriesResponse(total_size=_count(connection, within)), 0
+    for memory in map(records.memory, rows):
+        size += memory.ByteSize()
+        if len(response.memories) == request.page_size or (response.memories and size > MAX_PAGE_BYTES):
+            response.next_page_token = pages.token(request, response.memories[-1])
+            break
+        response.memories.append(memory)
+    return response
+
+
+def summarize(connection: apsw.Connection, request: pb.SummarizeMemoriesRequest) -> pb.SummarizeMemoriesResponse:
+    """Returns what is notable of the live memories created since a time; since ever when none is given."""
+    conditions = memory_pb2.Filter()
+    if request.HasField("since"):
+        conditions.created_after.CopyFrom(request.since)
+    within = scope.live(request.namespace, conditions)
+    where, parameters = within.condition, within.parameters
+    types = connection.execute(
+        f"SELECT h.memory_type, count(*) FROM hippo_memories h WHERE {where} GROUP BY h.memory_type",
+        parameters,
+    )
+    tags = connection.execute(
+        "SELECT t.tag, count(*) AS n FROM hippo_memories h JOIN hippo_tags t ON t.memory_id = h.memory_id "
+        f"WHERE {where} GROUP BY t.tag ORDER BY n DESC, t.tag LIMIT ?",
+        (*parameters, request.top_tags),
+    )
+    mean = connection.execute(f"SELECT avg(h.surprise) FROM hippo_memories h WHERE {where}", parameters).get
+    highlights = connection.execute(
+        f"{records.SELECT} WHERE {where} AND h.surprise IS NOT NULL "
+        "ORDER BY h.surprise DESC, h.created_at DESC, h.memory_id LIMIT ?",
+        (*parameters, request.highlights),
+    )
+    summary = memory_pb2.Summary(
+        total_memories=_count(connection, within),
+        by_type={str(name): count for name, count in types},
+        top_tags=[memory_pb2.TagCount(tag=tag, count=count) for tag, count in tags],
+        highlights=map(records.memory, highlights),
+        mean_surprise=mean,
+        since=request.since if request.HasField("since") else None,
+    )
+    return pb.SummarizeMemoriesResponse(summary=summary)
+
+
+def count(connection: apsw.Connection) -> pb.GetStatsResponse:
+    """Returns the counts over the whole store."""
+    live, deleted, namespaces = connection.execute(
+        "SELECT count(*) FILTER (WHERE deleted_at IS NULL), count(*) FILTER (WHERE deleted_at IS NOT NULL), "
+        "count(DISTINCT namespace) FILTER (WHERE deleted_at IS NULL) FROM hippo_memories"
+    ).get
+    return pb.GetStatsResponse(live_memories=live, deleted_memories=deleted, namespaces=namespaces)
+
+
+def _count(connection: apsw.Connection, within: Scope) -> int:
+    counted = f"SELECT count(*) FROM hippo_memories h WHERE {within.condition}"
+    return int(connection.execute(counted, within.parameters).get)

@@ -1,0 +1,48 @@
+"""The one scope predicate: which memories a search, a list or a summary may see."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import apsw
+
+from hippovault.memory.v1 import memory_pb2
+from hippovault_storage import times
+
+
+@dataclass(frozen=True)
+class Scope:
+    """A condition on `hippo_memories h`."""
+
+    condition: str
+    parameters: tuple[apsw.SQLiteValue, ...]
+
+
+def live(namespace: str, conditions: memory_pb2.Filter) -> Scope:
+    """Returns the live memories of a namespace for which every given condition of the filter holds."""
+    parts: list[str] = ["h.namespace = ?", "h.deleted_at IS NULL"]
+    parameters: list[apsw.SQLiteValue] = [namespace]
+
+    def add(condition: str, *values: apsw.SQLiteValue) -> None:
+        parts.append(condition)
+        parameters.extend(values)
+
+    if conditions.tags_any:
+        add(f"h.memory_id IN (SELECT memory_id FROM hippo_tags WHERE tag IN {_marks(conditions.tags_any)})",
+            *conditions.tags_any)  # fmt: skip
+    for tag in conditions.tags_all:
+        add("h.memory_id IN (SELECT memory_id FROM hippo_tags WHERE tag = ?)", tag)
+    if conditions.memory_types:
+        add(f"h.memory_type IN {_marks(conditions.memory_types)}", *conditions.memory_types)
+    if conditions.categories:
+        add(f"h.category IN {_marks(conditions.categories)}", *conditions.categories)
+    if conditions.HasField("created_after"):
+        add("h.created_at >= ?", times.seconds(conditions.created_after))
+    if conditions.HasField("created_before"):
+        add("h.created_at < ?", times.seconds(conditions.created_before))
+    return Scope(" AND ".join(parts), tuple(parameters))
+
+
+def _marks(values: Sequence[str]) -> str:
+    return f"({', '.join('?' * len(values))})"

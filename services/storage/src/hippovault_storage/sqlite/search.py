@@ -1,0 +1,150 @@
+"""Searching: two arms inside one scope, joined into hits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import apsw
+import grpc
+
+from hippovault.memory.v1 import memory_pb2
+from hippovault.storage.v1 import storage_pb2 as pb
+from hippovault_chassis.errors import ServiceError
+from hippovault_storage.sqlite import records, scope, text
+from hippovault_storage.sqlite.scope import Scope
+
+BODY_WEIGHT = 1.0
+HINTS_WEIGHT = 1.0
+"""What BM25 weighs a match in the content and in the hints by."""
+
+MAX_VEC0_K = 4096
+"""vec0 refuses more neighbours in one query."""
+
+SCAN_COST = 8
+"""What computing one distance outside vec0 costs, measured in distances inside it."""
+
+MAX_ANSWER_BYTES = 256 * 1024 * 1024
+
+Scores = dict[int, float]
+"""Score by memory id, best first."""
+
+KNN = """
+SELECT e.rowid, e.distance FROM memory_embeddings e JOIN hippo_memories h ON h.memory_id = e.rowid
+WHERE e.content_embedding MATCH ? AND e.k = ? AND e.rowid IN (SELECT h.memory_id FROM hippo_memories h WHERE {scope})
+ORDER BY e.distance, h.created_at DESC, e.rowid
+"""
+SCAN = """
+SELECT h.memory_id, vec_distance_cosine(e.content_embedding, ?) AS distance
+FROM hippo_memories h CROSS JOIN memory_embeddings e ON e.rowid = h.memory_id
+WHERE {scope} ORDER BY distance, h.created_at DESC, h.memory_id LIMIT ?
+"""
+WORDS = f"""
+SELECT h.memory_id, bm25(hippo_fts, {BODY_WEIGHT}, {HINTS_WEIGHT}) AS score
+FROM hippo_fts CROSS JOIN hippo_memories h ON h.memory_id = hippo_fts.rowid
+WHERE hippo_fts MATCH ? AND {{scope}} ORDER BY score, h.created_at DESC, h.memory_id LIMIT ?
+"""
+DISTANCES = """
+SELECT e.rowid, vec_distance_cosine(e.content_embedding, ?)
+FROM json_each(?) CROSS JOIN memory_embeddings e ON e.rowid = json_each.value
+"""
+NEWEST = """
+SELECT vec_distance_cosine(e.content_embedding, ?) FROM (
+    SELECT h.memory_id, h.created_at FROM hippo_memories h WHERE {scope}
+    ORDER BY h.created_at DESC, h.memory_id DESC LIMIT ?
+) newest CROSS JOIN memory_embeddings e ON e.rowid = newest.memory_id
+ORDER BY newest.created_at DESC, newest.memory_id DESC
+"""
+
+
+def search(connection: apsw.Connection, request: pb.SearchMemoriesRequest) -> pb.SearchMemoriesResponse:
+    """Runs the arms that are set and returns the union of what they found.
+
+    Raises:
+        ServiceError: RESOURCE_EXHAUSTED when the memories found exceed MAX_ANSWER_BYTES.
+    """
+    within = scope.live(request.namespace, request.filter)
+    words = find_by_words(connection, within, request.keyword.query, request.keyword.k)
+    if not request.HasField("dense"):
+        return _response(connection, {}, {}, words)
+    near = find_nearest(connection, within, request.dense.vector, request.dense.k)
+    others = cosines(connection, request.dense.vector, words.keys() - near.keys())
+    return _response(connection, near, others, words)
+
+
+def find_by_words(connection: apsw.Connection, within: Scope, query: str, k: int) -> Scores:
+    """Returns the best k by BM25, higher being better; ties newest first, then by id."""
+    expression = text.match_expression(query)
+    if not expression:
+        return {}
+    rows = connection.execute(WORDS.format(scope=within.condition), (expression, *within.parameters, k))
+    return {memory_id: -score for memory_id, score in rows}  # FTS5 gives the best the lowest score.
+
+
+def find_nearest(connection: apsw.Connection, within: Scope, vector: bytes, k: int) -> Scores:
+    """Returns exactly the k nearest of the scope by cosine similarity; ties newest first, then by id.
+
+    vec0 searches all its vectors fast, and finds k inside the scope however many outside it lie nearer. A small part
+    of them is scanned faster one by one; so is what vec0 cannot do: more than MAX_VEC0_K, and the order of equals
+    where they straddle the k-th place.
+    """
+    if k < MAX_VEC0_K and not _is_small(connection, within):
+        near = _scores(connection.execute(KNN.format(scope=within.condition), (vector, k + 1, *within.parameters)))
+        scores = list(near.values())
+        if len(near) <= k:
+            return near
+        if scores[k - 1] > scores[k]:
+            near.popitem()
+            return near
+    return _scores(connection.execute(SCAN.format(scope=within.condition), (vector, *within.parameters, k)))
+
+
+def cosines(connection: apsw.Connection, vector: bytes, ids: Iterable[int]) -> Scores:
+    """Returns cosine similarities, of those that have a vector."""
+    return _scores(connection.execute(DISTANCES, (vector, records.as_json(ids))))
+
+
+def compare_to_newest(connection: apsw.Connection, request: pb.CompareToNewestRequest) -> pb.CompareToNewestResponse:
+    """Returns cosine similarities to the newest memories of the namespace that have a vector, newest first."""
+    within = scope.live(request.namespace, memory_pb2.Filter())
+    parameters = (request.vector, *within.parameters, request.newest)
+    rows = connection.execute(NEWEST.format(scope=within.condition), parameters)
+    return pb.CompareToNewestResponse(cosine_similarities=[_cosine(distance) for (distance,) in rows])
+
+
+def _is_small(connection: apsw.Connection, within: Scope) -> bool:
+    limit = int(connection.execute("SELECT coalesce(max(id), 0) FROM memories").get) // SCAN_COST
+    counted = f"SELECT count(*) FROM (SELECT 1 FROM hippo_memories h WHERE {within.condition} LIMIT ?)"
+    return int(connection.execute(counted, (*within.parameters, limit + 1)).get) <= limit
+
+
+def _scores(rows: apsw.Cursor) -> Scores:
+    return {memory_id: _cosine(distance) for memory_id, distance in rows}
+
+
+def _cosine(distance: float | None) -> float:
+    # NULL stands for a zero vector, which another program may have written: it points nowhere.
+    return 0.0 if distance is None else 1.0 - distance
+
+
+def _response(connection: apsw.Connection, near: Scores, others: Scores, words: Scores) -> pb.SearchMemoriesResponse:
+    near_ranks, word_ranks = _ranks(near), _ranks(words)
+    cosine = near | others
+    response, size = pb.SearchMemoriesResponse(), 0
+    for memory in records.many(connection, near | words):
+        hit = response.hits.add(memory=memory)
+        if memory.id in cosine:
+            hit.dense.rank, hit.dense.score = near_ranks.get(memory.id, 0), cosine[memory.id]
+        if memory.id in words:
+            hit.keyword.rank, hit.keyword.score = word_ranks[memory.id], words[memory.id]
+        size += memory.ByteSize()
+        if size > MAX_ANSWER_BYTES:
+            raise ServiceError(
+                grpc.StatusCode.RESOURCE_EXHAUSTED,
+                "ANSWER_TOO_LARGE",
+                f"the memories found exceed {MAX_ANSWER_BYTES} bytes; ask for a smaller k",
+            )
+    return response
+
+
+def _ranks(scores: Scores) -> dict[int, int]:
+    return {memory_id: rank for rank, memory_id in enumerate(scores, start=1)}

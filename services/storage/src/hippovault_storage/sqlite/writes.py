@@ -1,0 +1,180 @@
+"""Writing: the row, its side row, tags, words and vector, always in the caller's one transaction."""
+
+from __future__ import annotations
+
+import json
+
+import apsw
+import grpc
+
+from hippovault.memory.v1 import memory_pb2
+from hippovault.storage.v1 import storage_pb2 as pb
+from hippovault_chassis.errors import ServiceError
+from hippovault_storage import merging, times
+from hippovault_storage.sqlite import identity, records, text
+
+Memory = memory_pb2.Memory
+
+
+def put(connection: apsw.Connection, request: pb.PutMemoryRequest) -> pb.PutMemoryResponse:
+    """Stores, merges, updates or revives a memory.
+
+    Raises:
+        ServiceError: FAILED_PRECONDITION when there is no vector and none is stored with the same live content;
+            INVALID_ARGUMENT when the merged tags are too many.
+    """
+    given = request.memory
+    memory_id = identity.find(connection, given.namespace, given.content, given.category, given.key)
+    stored = None if memory_id is None else records.one(connection, memory_id)
+    memory, outcome = merging.decide(stored, request, times.now())
+    existed = outcome == memory_pb2.WRITE_OUTCOME_EXISTED
+    if not existed and not request.vector:
+        raise ServiceError(
+            grpc.StatusCode.FAILED_PRECONDITION,
+            "VECTOR_REQUIRED",
+            "vector: must be given, since no live memory has this content",
+            field="vector",
+        )
+    # A memory that another program wrote may have no vector yet.
+    embeds = bool(request.vector) and (stored is None or not existed or not _has_vector(connection, stored.id))
+    if embeds:
+        memory.model_revision = request.model_revision
+    if stored is None or memory != stored:
+        _write(connection, memory, stored)
+    if embeds:
+        _write_vector(connection, memory.id, request.vector)
+    return pb.PutMemoryResponse(memory=records.one(connection, memory.id), outcome=outcome)
+
+
+def delete(connection: apsw.Connection, request: pb.DeleteMemoryRequest) -> pb.DeleteMemoryResponse:
+    """Deletes softly. The vector stays for a revival; the words go, so that they cost no search.
+
+    Raises:
+        ServiceError: NOT_FOUND when the reference names no live memory.
+    """
+    ids = identity.live_ids(connection, request.namespace, request.ref)
+    for table, column in (("memories", "id"), ("hippo_memories", "memory_id")):
+        connection.execute(
+            f"UPDATE {table} SET deleted_at = ? WHERE {column} IN (SELECT value FROM json_each(?))",
+            (times.now(), records.as_json(ids)),
+        )
+    remove_words(connection, ids)
+    return pb.DeleteMemoryResponse(ids=ids)
+
+
+def write_tags(connection: apsw.Connection, memory: Memory) -> None:
+    """Writes the tags that filters look at."""
+    connection.execute("DELETE FROM hippo_tags WHERE memory_id = ?", (memory.id,))
+    connection.executemany(
+        "INSERT INTO hippo_tags (tag, memory_id) VALUES (?, ?)", [(tag, memory.id) for tag in memory.tags]
+    )
+
+
+def write_words(connection: apsw.Connection, memory: Memory) -> None:
+    """Writes what the keyword arm looks at."""
+    connection.execute(
+        "REPLACE INTO hippo_fts (rowid, body, hints) VALUES (?, ?, ?)",
+        (memory.id, text.indexed(memory.content), text.indexed_hints(memory.hints)),
+    )
+
+
+def remove_words(connection: apsw.Connection, ids: list[int]) -> None:
+    """Takes memories out of the keyword arm."""
+    connection.execute("DELETE FROM hippo_fts WHERE rowid IN (SELECT value FROM json_each(?))", (records.as_json(ids),))
+
+
+def _write(connection: apsw.Connection, memory: Memory, stored: Memory | None) -> None:
+    _write_row(connection, memory)
+    _write_side_row(connection, memory)
+    if stored is None or stored.tags != memory.tags:
+        write_tags(connection, memory)
+    words_stay = (
+        stored is not None
+        and not stored.HasField("deleted_at")
+        and stored.content == memory.content
+        and stored.hints == memory.hints
+    )
+    if not words_stay:
+        write_words(connection, memory)
+
+
+def _write_row(connection: apsw.Connection, memory: Memory) -> None:
+    """Writes the drop-in row, and sets the memory's id when it is new."""
+    created_at, updated_at = times.seconds(memory.created_at), times.seconds(memory.updated_at)
+    values = {
+        "id": memory.id or None,
+        "content_hash": _free_row_hash(connection, memory),
+        "content": memory.content,
+        "tags": records.join_tags(memory.tags),
+        "memory_type": memory.memory_type or None,
+        "metadata": memory.metadata or None,
+        "created_at": created_at,
+        "updated_at": updated_at,
+        "created_at_iso": times.iso(created_at),
+        "updated_at_iso": times.iso(updated_at),
+        "deleted_at": None,
+    }
+    memory.id = connection.execute(ROW, values).get
+
+
+def _write_side_row(connection: apsw.Connection, memory: Memory) -> None:
+    values = {
+        "memory_id": memory.id,
+        "namespace": memory.namespace,
+        "category": memory.category,
+        "key": memory.key,
+        "content_hash": identity.content_hash(memory.content),
+        "memory_type": memory.memory_type,
+        "hints": json.dumps(list(memory.hints), ensure_ascii=False),
+        "importance": memory.importance if memory.HasField("importance") else None,
+        "surprise": memory.surprise.score if memory.HasField("surprise") else None,
+        "version": memory.version,
+        "model_revision": memory.model_revision,
+        "created_at": times.seconds(memory.created_at),
+        "updated_at": times.seconds(memory.updated_at),
+        "deleted_at": times.seconds(memory.deleted_at) if memory.HasField("deleted_at") else None,
+    }
+    connection.execute(SIDE_ROW, values)
+
+
+def _write_vector(connection: apsw.Connection, memory_id: int, vector: bytes) -> None:
+    """Writes what the dense arm looks at. vec0 knows no REPLACE."""
+    connection.execute("UPDATE memory_embeddings SET content_embedding = ? WHERE rowid = ?", (vector, memory_id))
+    if not connection.changes():
+        connection.execute(
+            "INSERT INTO memory_embeddings (rowid, content_embedding) VALUES (?, ?)", (memory_id, vector)
+        )
+
+
+def _free_row_hash(connection: apsw.Connection, memory: Memory) -> str:
+    taken_by_another = "SELECT EXISTS(SELECT 1 FROM memories WHERE content_hash = ? AND id <> ?)"
+    hashes = identity.row_hashes(memory)
+    return next((h for h in hashes if not connection.execute(taken_by_another, (h, memory.id)).get), hashes[-1])
+
+
+def _has_vector(connection: apsw.Connection, memory_id: int) -> bool:
+    return bool(connection.execute("SELECT EXISTS(SELECT 1 FROM memory_embeddings WHERE rowid = ?)", (memory_id,)).get)
+
+
+def _upsert(table: str, key: str, columns: tuple[str, ...]) -> str:
+    names, marks = ", ".join((key, *columns)), ", ".join(f":{name}" for name in (key, *columns))
+    changes = ", ".join(f"{name} = excluded.{name}" for name in columns)
+    return f"INSERT INTO {table} ({names}) VALUES ({marks}) ON CONFLICT ({key}) DO UPDATE SET {changes}"
+
+
+ROW = _upsert(
+    "memories",
+    "id",
+    (
+        "content_hash", "content", "tags", "memory_type", "metadata", "created_at", "updated_at", "created_at_iso",
+        "updated_at_iso", "deleted_at",
+    ),
+) + " RETURNING id"  # fmt: skip
+SIDE_ROW = _upsert(
+    "hippo_memories",
+    "memory_id",
+    (
+        "namespace", "category", "key", "content_hash", "memory_type", "hints", "importance", "surprise", "version",
+        "model_revision", "created_at", "updated_at", "deleted_at",
+    ),
+)  # fmt: skip

@@ -1,0 +1,40 @@
+"""Instants as the drop-in tables keep them: seconds since 1970 as a double, and ISO 8601 text in UTC."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+MICROSECOND = 1e-6
+MICROSECONDS = 1_000_000
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MIN_SECONDS = -62_135_596_800
+MAX_SECONDS = 253_402_300_799
+"""The years 1 to 9999, as Timestamp has them."""
+
+
+def now() -> float:
+    """Returns the present, to the microsecond."""
+    return time.time_ns() // 1000 / MICROSECONDS
+
+
+def seconds(value: Timestamp) -> float:
+    """Returns the instant to the microsecond (of the years 1700 to 2240; further off a double is coarser)."""
+    return (value.seconds * MICROSECONDS + value.nanos // 1000) / MICROSECONDS
+
+
+def timestamp(value: float) -> Timestamp:
+    """Returns the instant; one outside the years 1 to 9999, which another program may have written, at their edge."""
+    whole, rest = divmod(_microseconds(value), MICROSECONDS)
+    return Timestamp(seconds=whole, nanos=rest * 1000)
+
+
+def iso(value: float) -> str:
+    """Returns ISO 8601 text."""
+    return (EPOCH + timedelta(microseconds=_microseconds(value))).isoformat(timespec="microseconds")[:-6] + "Z"
+
+
+def _microseconds(value: float) -> int:
+    return round(min(max(value, MIN_SECONDS), MAX_SECONDS) * MICROSECONDS)

@@ -1,0 +1,226 @@
+"""A storage process and one namespace of it, as a test uses them."""
+
+from __future__ import annotations
+
+import math
+import struct
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import apsw
+import grpc
+import pytest
+import sqlite_vec
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from hippovault.memory.v1 import memory_pb2
+from hippovault.storage.v1 import storage_pb2 as pb
+from hippovault.storage.v1.storage_pb2_grpc import StorageServiceStub
+from hippovault_chassis.errors import ServiceError
+from support.processes import Process, start
+
+Code = grpc.StatusCode
+Memory = memory_pb2.Memory
+Filter = memory_pb2.Filter
+Ref = memory_pb2.MemoryRef
+
+CREATED = memory_pb2.WRITE_OUTCOME_CREATED
+EXISTED = memory_pb2.WRITE_OUTCOME_EXISTED
+UPDATED = memory_pb2.WRITE_OUTCOME_UPDATED
+REVIVED = memory_pb2.WRITE_OUTCOME_REVIVED
+
+DIMENSIONS = 384
+SECONDS = 60
+
+
+def vector(*numbers: float, dimensions: int = DIMENSIONS) -> bytes:
+    """The unit vector in the direction whose first components are given."""
+    length = math.hypot(*numbers)
+    scaled = [number / length for number in numbers]
+    return struct.pack(f"<{dimensions}f", *scaled, *[0.0] * (dimensions - len(scaled)))
+
+
+def near(cosine: float) -> bytes:
+    """A unit vector of that cosine similarity to vector(1)."""
+    return vector(cosine, math.sqrt(1 - cosine**2))
+
+
+def at(seconds: float) -> Timestamp:
+    """The instant, in seconds since 1970."""
+    result = Timestamp()
+    result.FromMicroseconds(round(seconds * 1e6))
+    return result
+
+
+def entity(category: str, key: str) -> Ref:
+    """A reference by key."""
+    return Ref(entity=memory_pb2.EntityKey(category=category, key=key))
+
+
+@dataclass
+class Store:
+    """One namespace of a storage process."""
+
+    stub: StorageServiceStub
+    namespace: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    def put(self, content: str, embedded: bytes | None = None, **fields: Any) -> pb.PutMemoryResponse:
+        """Puts a memory, with vector(1) where none is given."""
+        memory = Memory(**{"namespace": self.namespace, "content": content, **fields})
+        embedded = vector(1) if embedded is None else embedded
+        request = pb.PutMemoryRequest(memory=memory, vector=embedded, model_revision="model-1" if embedded else "")
+        return self.stub.PutMemory(request, timeout=SECONDS)
+
+    def add(self, content: str, embedded: bytes | None = None, **fields: Any) -> Memory:
+        """Puts a memory and returns it."""
+        return self.put(content, embedded, **fields).memory
+
+    def find(self, content: str, category: str = "", key: str = "") -> Memory | None:
+        """What a put of this would write to."""
+        request = pb.FindMemoryRequest(namespace=self.namespace, content=content, category=category, key=key)
+        response = self.stub.FindMemory(request, timeout=SECONDS)
+        return response.memory if response.HasField("memory") else None
+
+    def get(self, ref: Ref) -> Memory:
+        """The live memory."""
+        return self.stub.GetMemory(pb.GetMemoryRequest(namespace=self.namespace, ref=ref), timeout=SECONDS).memory
+
+    def get_id(self, memory_id: int) -> Memory:
+        """The live memory of that id."""
+        return self.get(Ref(id=memory_id))
+
+    def delete(self, ref: Ref, *, dry_run: bool = False) -> list[int]:
+        """Deletes softly."""
+        request = pb.DeleteMemoryRequest(namespace=self.namespace, ref=ref, dry_run=dry_run)
+        return list(self.stub.DeleteMemory(request, timeout=SECONDS).ids)
+
+    def delete_id(self, memory_id: int) -> list[int]:
+        """Deletes by id."""
+        return self.delete(Ref(id=memory_id))
+
+    def page(self, size: int = 1000, token: str = "", skip: int = 0, **conditions: Any) -> pb.ListMemoriesResponse:
+        """A page of the listing."""
+        request = pb.ListMemoriesRequest(
+            namespace=self.namespace, page_size=size, page_token=token, skip=skip, filter=Filter(**conditions)
+        )
+        return self.stub.ListMemories(request, timeout=SECONDS)
+
+    def listed(self, **conditions: Any) -> list[str]:
+        """Contents of the first page, newest first."""
+        return [memory.content for memory in self.page(**conditions).memories]
+
+    def search(
+        self, dense: bytes = b"", keyword: str = "", k: int = 10, **conditions: Any
+    ) -> pb.SearchMemoriesResponse:
+        """A search with the arms that are given."""
+        request = pb.SearchMemoriesRequest(namespace=self.namespace, filter=Filter(**conditions))
+        if dense:
+            request.dense.CopyFrom(pb.DenseArm(vector=dense, k=k))
+        if keyword:
+            request.keyword.CopyFrom(pb.KeywordArm(query=keyword, k=k))
+        return self.stub.SearchMemories(request, timeout=SECONDS)
+
+    def nearest(self, dense: bytes, k: int = 10, **conditions: Any) -> list[str]:
+        """Contents that the dense arm returned, best first."""
+        hits = self.search(dense=dense, k=k, **conditions).hits
+        return [hit.memory.content for hit in sorted(hits, key=lambda hit: hit.dense.rank)]
+
+    def matching(self, query: str, k: int = 10, **conditions: Any) -> list[str]:
+        """Contents that the keyword arm returned, best first."""
+        hits = self.search(keyword=query, k=k, **conditions).hits
+        return [hit.memory.content for hit in sorted(hits, key=lambda hit: hit.keyword.rank)]
+
+    def compare(self, embedded: bytes, newest: int = 50) -> list[float]:
+        """Cosine similarities to the newest."""
+        request = pb.CompareToNewestRequest(namespace=self.namespace, vector=embedded, newest=newest)
+        return list(self.stub.CompareToNewest(request, timeout=SECONDS).cosine_similarities)
+
+    def summary(self, since: float | None = None, top_tags: int = 10, highlights: int = 10) -> memory_pb2.Summary:
+        """What was created since then."""
+        request = pb.SummarizeMemoriesRequest(
+            namespace=self.namespace,
+            since=None if since is None else at(since),
+            top_tags=top_tags,
+            highlights=highlights,
+        )
+        return self.stub.SummarizeMemories(request, timeout=SECONDS).summary
+
+
+@contextmanager
+def refused(code: grpc.StatusCode, field: str = "", reason: str = "", message: str = "") -> Iterator[None]:
+    """Expects a call inside to fail so."""
+    with pytest.raises(grpc.RpcError) as caught:
+        yield
+    error = ServiceError.from_rpc(caught.value, "storage")
+    assert (error.code, error.field) == (code, field), error.message
+    assert reason in error.reason
+    assert message in error.message
+
+
+@contextmanager
+def serving(home: Path, *flags: str, environment: Mapping[str, str] | None = None) -> Iterator[Process]:
+    """Runs the storage process while the context lasts."""
+    process = start(["hippovault_storage", *flags], home, "storage", environment)
+    try:
+        yield process
+    finally:
+        if process.popen.poll() is None:
+            process.kill()
+
+
+@contextmanager
+def connected(process: Process) -> Iterator[StorageServiceStub]:
+    """A client of the process, without retries."""
+    with grpc.insecure_channel(process.status) as channel:
+        yield StorageServiceStub(channel)
+
+
+@contextmanager
+def stub_of(home: Path) -> Iterator[StorageServiceStub]:
+    """A client of a process that runs while the context lasts, and is asked to stop at its end."""
+    with serving(home) as process, connected(process) as stub:
+        yield stub
+        assert process.stop() == 0
+
+
+def database(home: Path) -> Path:
+    """The file in which the memories of a home are."""
+    return home / "data" / "memories.db"
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[apsw.Connection]:
+    """The file, as another program opens it."""
+    connection = apsw.Connection(str(path))
+    connection.enable_load_extension(True)  # noqa: FBT003
+    connection.load_extension(sqlite_vec.loadable_path())
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def rows(connection: apsw.Connection, sql: str, values: Sequence[Any] = ()) -> list[Any]:
+    """All rows of a query."""
+    return connection.execute(sql, values).fetchall()
+
+
+def assert_whole(path: Path) -> None:
+    """SQLite finds no fault; every memory has its side row and vector once, and its words once if it lives."""
+    with opened(path) as file:
+        assert rows(file, "PRAGMA integrity_check") == [("ok",)]
+        file.execute("INSERT INTO hippo_fts (hippo_fts) VALUES ('integrity-check')")
+        ids = rows(file, "SELECT id FROM memories ORDER BY id")
+        live = rows(file, "SELECT id FROM memories WHERE deleted_at IS NULL ORDER BY id")
+        assert rows(file, "SELECT memory_id FROM hippo_memories ORDER BY memory_id") == ids
+        assert rows(file, "SELECT rowid FROM memory_embeddings ORDER BY rowid") == ids
+        assert rows(file, "SELECT rowid FROM hippo_fts ORDER BY rowid") == live
+        agreeing = (
+            "SELECT m.id FROM memories m JOIN hippo_memories h ON h.memory_id = m.id "
+            "WHERE m.deleted_at IS h.deleted_at ORDER BY m.id"
+        )
+        assert rows(file, agreeing) == ids
