@@ -54,7 +54,7 @@ def prepare_writer(connection: apsw.Connection) -> None:
         f"PRAGMA page_size = {PAGE_SIZE}; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; "
         f"PRAGMA cache_size = -{WRITER_CACHE_KIB}; PRAGMA secure_delete = FAST; "
         f"PRAGMA journal_size_limit = {MAX_WAL_BYTES}"
-    )
+    ).fetchall()  # What follows a pragma that answers runs only once its answer is fetched.
 
 
 @dataclass(frozen=True)

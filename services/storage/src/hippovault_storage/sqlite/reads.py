@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import apsw
 
 from hippovault.memory.v1 import memory_pb2
@@ -46,12 +48,14 @@ def list_page(connection: apsw.Connection, request: pb.ListMemoriesRequest) -> p
         (*parameters, request.page_size + 1, request.skip),
     )
     response, size = pb.ListMemoriesResponse(total_size=_count(connection, within)), 0
-    for memory in map(records.memory, rows):
-        size += memory.ByteSize()
-        if len(response.memories) == request.page_size or (response.memories and size > MAX_PAGE_BYTES):
-            response.next_page_token = pages.token(request, response.memories[-1])
-            break
-        response.memories.append(memory)
+    # A cursor that is left before its end and not closed holds the connection to this moment for good.
+    with contextlib.closing(rows):
+        for memory in map(records.memory, rows):
+            size += memory.ByteSize()
+            if len(response.memories) == request.page_size or (response.memories and size > MAX_PAGE_BYTES):
+                response.next_page_token = pages.token(request, response.memories[-1])
+                break
+            response.memories.append(memory)
     return response
 
 
