@@ -30,9 +30,9 @@ def hippovault(
     )
 
 
-def answer(home: Path, *arguments: str, stdin: bytes = b"") -> dict[str, Any]:
+def answer(home: Path, command: str, *arguments: str, stdin: bytes = b"") -> dict[str, Any]:
     """Returns the JSON document that a command answers with; it must succeed."""
-    ended = hippovault(home, *arguments, "--json", stdin=stdin)
+    ended = hippovault(home, command, "--json", *arguments, stdin=stdin)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     document: dict[str, Any] = json.loads(ended.stdout)
     return document

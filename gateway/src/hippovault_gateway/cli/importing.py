@@ -118,6 +118,7 @@ def import_file(file: Path, /, *, options: ClientOptions = CLIENT_DEFAULTS) -> i
             importer.send()
         except ServiceError as error:
             stopped = error
+    importer.view.errors.sort(key=lambda one: one.line)  # What the memory refuses is told a batch later.
     _show(importer.view, stopped, as_json=options.json)
     return 1 if stopped or importer.view.failed else 0
 
