@@ -21,6 +21,16 @@ class StartError(Exception):
 
 
 @dataclass(frozen=True)
+class Ties:
+    """What a child gets from its parent to hold."""
+
+    lifeline: int
+    """Becomes its stdin, whose end tells it that the parent is gone."""
+    lock: int
+    """Held until the child has ended too."""
+
+
+@dataclass(frozen=True)
 class Child:
     """One of the services, running."""
 
@@ -29,13 +39,13 @@ class Child:
     log: Path
 
     @classmethod
-    async def start(cls, name: str, log: Path, lifeline: int, environment: Mapping[str, str]) -> Self:
+    async def start(cls, name: str, log: Path, ties: Ties, environment: Mapping[str, str]) -> Self:
         """Starts `python -m hippovault_<name>`.
 
         Args:
             name: The service.
             log: Where its output goes.
-            lifeline: Becomes its stdin, whose end tells it that the parent is gone.
+            ties: What it holds.
             environment: Its variables.
         """
         with open_log(log) as output:
@@ -44,10 +54,11 @@ class Child:
                 "-P",  # The directory that somebody happens to stand in is no place to import from.
                 "-m",
                 f"hippovault_{name}",
-                stdin=lifeline,
+                stdin=ties.lifeline,
                 stdout=output,
                 stderr=output,
                 env=environment,
+                pass_fds=(ties.lock,),
                 process_group=0,  # Ctrl-C goes to the parent alone, which stops them in order.
             )
         return cls(name, process, log)

@@ -12,15 +12,16 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 from hippovault_chassis import notify
 from hippovault_chassis.default_home import HOME_VARIABLE
 from hippovault_chassis.home import Home
-from hippovault_chassis.locks import holder, lock_file
+from hippovault_chassis.locks import LockHeldError, lock_file
 from hippovault_gateway.local import mcp_configuration
-from hippovault_gateway.local.child import Child, StartError, describe
+from hippovault_gateway.local.child import Child, StartError, Ties, describe
 from hippovault_gateway.local.notifications import Notifications
 from hippovault_gateway.local.state import Serving, lock_path, write_serving
 
@@ -30,9 +31,8 @@ FIRST_PAUSE_SECONDS = 0.1
 MAX_PAUSE_SECONDS = 5.0
 STABLE_SECONDS = 30.0
 """A process that served this long is restarted as if it had never failed."""
-ORPHAN_SECONDS = 15.0
+ORPHAN_SECONDS = 20.0
 """How long the children of a supervisor that was killed may drain."""
-ORPHAN_POLL_SECONDS = 0.05
 
 
 class Supervisor:
@@ -41,10 +41,11 @@ class Supervisor:
     Args:
         home: The memory.
         start_seconds: What each process gets until it serves.
+        lock: Held while any child lives, whatever becomes of this process.
         as_json: Whether the MCP configuration is printed as JSON alone.
     """
 
-    def __init__(self, home: Home, start_seconds: float, *, as_json: bool) -> None:
+    def __init__(self, home: Home, start_seconds: float, lock: int, *, as_json: bool) -> None:
         self._home = home
         self._start_seconds = start_seconds
         self._as_json = as_json
@@ -52,7 +53,8 @@ class Supervisor:
         self._serving: dict[str, Serving] = {}
         self._notifications = Notifications(home.socket("notify"))
         # Nothing is ever written: the children's reads end when this process does, however it ends.
-        self._lifeline, self._kept_open = os.pipe()
+        lifeline, self._kept_open = os.pipe()
+        self._ties = Ties(lifeline, lock)
 
     async def run(self) -> None:
         """Returns when the process was asked to stop and all children have ended.
@@ -74,21 +76,21 @@ class Supervisor:
     async def _start_and_keep(self) -> None:
         await asyncio.gather(*(self._start(name) for name in BEHIND_GATEWAY))
         http_url = await self._start(GATEWAY)
-        sys.stdout.write(mcp_configuration.text(self._home.root, http_url, as_json=self._as_json))
-        sys.stdout.flush()
+        with contextlib.suppress(OSError):  # Nobody may read it; the memory runs all the same.
+            sys.stdout.write(mcp_configuration.text(self._home.root, http_url, as_json=self._as_json))
+            sys.stdout.flush()
         notify.ready(http_url)
         await asyncio.gather(*(self._keep(name) for name in self._children))
 
     async def _start(self, name: str) -> str:
         """Returns the status of the process once it serves."""
-        await self._no_orphan(name)
         environment = {
             **os.environ,
             HOME_VARIABLE: str(self._home.root),
             notify.SUPERVISED: "1",
             notify.VARIABLE: str(self._home.socket("notify")),
         }
-        child = await Child.start(name, self._home.logs / f"{name}.log", self._lifeline, environment)
+        child = await Child.start(name, self._home.logs / f"{name}.log", self._ties, environment)
         self._children[name] = child
         try:
             status = await child.ready(self._notifications, self._start_seconds)
@@ -98,13 +100,6 @@ class Supervisor:
         since = datetime.now(UTC).isoformat(timespec="milliseconds")
         self._note(name, Serving(pid=child.process.pid, address=status, since=since))
         return status
-
-    async def _no_orphan(self, name: str) -> None:
-        """Waits for a child of a supervisor that was killed: it drains, and holds its socket's lock meanwhile."""
-        lock, loop = self._home.socket(name).with_suffix(".lock"), asyncio.get_running_loop()
-        ends = loop.time() + ORPHAN_SECONDS
-        while holder(lock) is not None and loop.time() < ends:  # noqa: ASYNC110  # A lock of another process.
-            await asyncio.sleep(ORPHAN_POLL_SECONDS)
 
     async def _keep(self, name: str) -> None:
         """Restarts the process whenever it ends, ever more slowly while it does not last."""
@@ -127,15 +122,18 @@ class Supervisor:
         """Stops the gateway first, so that no request loses the services behind it."""
         for names in ((GATEWAY,), BEHIND_GATEWAY):
             await asyncio.gather(*(self._children[name].stop() for name in names if name in self._children))
-        self._serving.clear()
-        write_serving(self._home, self._serving)
+        with contextlib.suppress(OSError):
+            write_serving(self._home, {})
 
     def _note(self, name: str, serving: Serving | None) -> None:
         if serving is None:
             self._serving.pop(name, None)
         else:
             self._serving[name] = serving
-        write_serving(self._home, self._serving)
+        try:
+            write_serving(self._home, self._serving)
+        except OSError as error:  # A full disk is no reason to stop what runs.
+            _log(str(error))
 
 
 def _stop_signal() -> asyncio.Event:
@@ -147,12 +145,29 @@ def _stop_signal() -> asyncio.Event:
 
 def _log(event: str, **members: object) -> None:
     line = {"service": "up", **members, "event": event, "timestamp": datetime.now(UTC).isoformat()}
-    with contextlib.suppress(BrokenPipeError):  # The terminal may be gone; the memory stays.
+    with contextlib.suppress(OSError):  # The terminal may be gone, or the disk full.
         sys.stderr.write(json.dumps(line) + "\n")
 
 
-async def _run(home: Home, start_seconds: float, *, as_json: bool) -> None:
-    await Supervisor(home, start_seconds, as_json=as_json).run()
+@contextlib.contextmanager
+def _locks(home: Home) -> Iterator[int]:
+    """Makes this process the only supervisor, and one without an earlier one's children.
+
+    Yields:
+        The lock that its own children shall hold.
+    """
+    with lock_file(lock_path(home), f"the memory {home.root} is run"):
+        try:
+            children = lock_file(home.run / "children.lock", "", ORPHAN_SECONDS)
+        except LockHeldError:
+            problem = f"did not end within {ORPHAN_SECONDS:g} s"
+            raise StartError(f"processes of an earlier run of the memory {home.root} {problem}") from None
+        with children:
+            yield children.fileno()
+
+
+async def _run(home: Home, start_seconds: float, lock: int, *, as_json: bool) -> None:
+    await Supervisor(home, start_seconds, lock, as_json=as_json).run()
 
 
 def main() -> None:
@@ -165,11 +180,10 @@ def main() -> None:
     home = Home(Path(root))
     home.create()
     try:
-        lock = lock_file(lock_path(home), f"the memory {root} is run")
-        asyncio.run(_run(home, float(start_seconds), as_json=output == "json"))
+        with _locks(home) as lock:
+            asyncio.run(_run(home, float(start_seconds), lock, as_json=output == "json"))
     except (StartError, OSError) as error:
         sys.exit(f"hippovault up: {error}")
-    lock.close()
 
 
 if __name__ == "__main__":

@@ -17,12 +17,13 @@ class LockHeldError(OSError):
     """Another process holds the lock; the message tells its id."""
 
 
-def lock_file(path: Path, what: str) -> IO[str]:
+def lock_file(path: Path, what: str, patience: float = PROBE_SECONDS) -> IO[str]:
     """Takes an exclusive lock and writes this process's id into the file.
 
     Args:
         path: The lock file; made when absent, never deleted (deleting it would let two holders in).
         what: What the lock stands for, for the error, such as `unix:/x is served`.
+        patience: Seconds to wait for a holder to let go.
 
     Returns:
         The lock, held until it is closed or the process ends.
@@ -31,7 +32,7 @@ def lock_file(path: Path, what: str) -> IO[str]:
         LockHeldError: Another process holds it.
     """
     handle = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+")
-    ends = time.monotonic() + PROBE_SECONDS
+    ends = time.monotonic() + patience
     while not _try_lock(handle, fcntl.LOCK_EX):
         if time.monotonic() > ends:
             handle.close()

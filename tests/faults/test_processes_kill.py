@@ -1,0 +1,122 @@
+"""kill -9 of each process of a memory, and of the supervisor: what was acknowledged is there, and all comes back."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import grpc
+import pytest
+from support.command import answer, hippovault
+
+from hippovault.memory.v1 import memory_service_pb2 as pb
+from hippovault.memory.v1 import memory_service_pb2_grpc
+from hippovault_chassis.errors import ServiceError
+from hippovault_gateway.local.state import Serving
+
+SECONDS = 30.0
+NAMESPACE = "kill"
+SERVICES = ("embedding", "storage", "gateway")
+
+
+@pytest.fixture(scope="module")
+def memory(module_home: Path) -> Iterator[Path]:
+    try:
+        answer(module_home, "up", "--detach", "--http", "off")
+        yield module_home
+    finally:
+        hippovault(module_home, "down")
+
+
+def processes(home: Path) -> dict[str, Serving]:
+    status: dict[str, Serving] = answer(home, "status")["processes"]
+    return status
+
+
+@contextmanager
+def client(home: Path) -> Iterator[memory_service_pb2_grpc.MemoryServiceStub]:
+    with grpc.insecure_channel(f"unix:{home}/run/gateway.sock") as channel:
+        yield memory_service_pb2_grpc.MemoryServiceStub(channel)
+
+
+def wait_for_end(descriptor: int, seconds: float = SECONDS) -> None:
+    ended, _, _ = select.select([descriptor], [], [], seconds)
+    os.close(descriptor)
+    assert ended
+
+
+def kill(pid: int) -> None:
+    """Ends a process and returns once it has ended."""
+    descriptor = os.pidfd_open(pid)
+    os.kill(pid, signal.SIGKILL)
+    wait_for_end(descriptor)
+
+
+def recall(home: Path, query: str) -> pb.RecallResponse:
+    """Asks as a patient client does: again while a service is not there, which must be said by its name."""
+    request = pb.RecallRequest(namespace=NAMESPACE, query=query, mode=pb.RECALL_MODE_DENSE, no_surprise_boost=True)
+    for _ in range(1000):
+        with client(home) as memory:
+            try:
+                return memory.Recall(request, timeout=SECONDS, wait_for_ready=True)
+            except grpc.RpcError as failure:
+                error = ServiceError.from_rpc(failure, "gateway")
+                assert error.code is grpc.StatusCode.UNAVAILABLE
+                assert any(f"the {name} service" in error.message for name in SERVICES)
+    raise AssertionError("it did not come back")
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_killed_process_comes_back_and_nothing_acknowledged_is_lost(memory: Path, name: str) -> None:
+    before = processes(memory)
+    fact = f"What was told just before the {name} process died."
+    answer(memory, "remember", fact, "--namespace", NAMESPACE)
+    kill(before[name]["pid"])
+    found = recall(memory, fact)
+    assert found.hits[0].memory.content == fact
+    after = f"What was told after the {name} process came back."
+    assert answer(memory, "remember", after, "--namespace", NAMESPACE)["outcome"] == "created"
+    assert recall(memory, after).hits[0].memory.content == after
+    assert name in (memory / "logs" / "up.log").read_text()
+    # The supervisor hears of it a moment after clients do; the next test sees the new state.
+    others = {other: told for other, told in before.items() if other != name}
+    assert others.items() <= processes(memory).items()
+
+
+def test_all_were_restarted_once_by_the_same_supervisor(memory: Path) -> None:
+    log = (memory / "logs" / "up.log").read_text()
+    for name in SERVICES:
+        assert log.count(f"the {name} service was ended by signal 9") == 1
+    status = answer(memory, "status")
+    assert status["processes"].keys() == set(SERVICES)
+    assert status["ping"]["live_memories"] == 2 * len(SERVICES)
+
+
+def test_after_the_supervisor_was_killed_a_new_one_takes_over(memory: Path) -> None:
+    before = answer(memory, "status")
+    orphans = [os.pidfd_open(told["pid"]) for told in before["processes"].values()]
+    kill(before["pid"])
+    started = answer(memory, "up", "--detach", "--http", "off")
+    assert started["already_running"] is False
+    for orphan in orphans:
+        wait_for_end(orphan, seconds=0)
+    fresh = answer(memory, "status")
+    assert fresh["pid"] == started["pid"] != before["pid"]
+    assert fresh["ping"]["live_memories"] == before["ping"]["live_memories"]
+    for name in SERVICES:
+        assert "Traceback" not in (memory / "logs" / f"{name}.log").read_text()
+
+
+def test_without_its_supervisor_a_memory_ends_by_itself(memory: Path) -> None:
+    before = answer(memory, "status")
+    orphans = [os.pidfd_open(told["pid"]) for told in before["processes"].values()]
+    kill(before["pid"])
+    for orphan in orphans:
+        wait_for_end(orphan)
+    status = hippovault(memory, "status")
+    assert status.returncode == 1
+    assert b"not running" in status.stdout
