@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 BATCH = 64
 CALLERS = 4
 SECONDS = 300
+TABLE_WIDTH = 100
+"""Of the printed table, whatever the terminal: the figures must not wrap."""
 MODES = (pb.RECALL_MODE_DENSE, pb.RECALL_MODE_KEYWORD, pb.RECALL_MODE_HYBRID)
 
 app = App(name="python -m benchmark.recall", help=__doc__)
@@ -107,16 +109,13 @@ def print_table(name: str, dataset: Dataset, rows: Sequence[Row]) -> None:
     table.add_column("surprise")
     table.add_column("mode")
     for column in (*(f"recall@{cut}" for cut in metrics.CUTS), "MRR@10", "nDCG@10"):
-        table.add_column(column, justify="right")
+        table.add_column(column, justify="right", no_wrap=True)
     for mode, boost, scores in rows:
         mean = metrics.mean(scores)
-        numbers = [*(f"{value:.3f}" for value in (*mean.recall, mean.mrr)), f"{mean.ndcg:.3f} ± {_half_width(scores)}"]
+        numbers = [f"{value:.3f}" for value in (*mean.recall, mean.mrr)]
+        numbers.append(f"{mean.ndcg:.3f} ± {metrics.half_width(scores):.3f}")
         table.add_row("boosted" if boost else "off", mode, *numbers)
-    Console().print(table)
-
-
-def _half_width(scores: Sequence[metrics.Scores]) -> str:
-    return f"{metrics.half_width(scores):.3f}"
+    Console(width=TABLE_WIDTH).print(table)
 
 
 def _row_json(row: Row) -> dict[str, Any]:

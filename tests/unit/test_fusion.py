@@ -19,9 +19,21 @@ def test_relevance_is_a_fraction_and_the_best_has_one(pairs: list[tuple[float | 
     assert not pairs or max(relevance) == 1
 
 
-def test_an_arm_without_hits_has_no_vote() -> None:
-    assert fusion.hybrid([0.9, 0.1, 0.5], [None, None, None]) == pytest.approx([1.0, 0.0, 0.5])
-    assert fusion.hybrid([None, None, None], [9.0, 1.0, 5.0]) == pytest.approx([1.0, 0.0, 0.5])
+def order(relevance: list[float]) -> list[int]:
+    return sorted(range(len(relevance)), key=lambda index: -relevance[index])
+
+
+@pytest.mark.parametrize("scores", [[0.9, 0.1, 0.5], [0.2, 0.3, 0.25, 0.9]])
+def test_an_arm_without_hits_has_no_vote(scores: list[float | None]) -> None:
+    silent: list[float | None] = [None] * len(scores)
+    by_score = order([score or 0.0 for score in scores])
+    assert order(fusion.hybrid(scores, silent)) == by_score
+    assert order(fusion.hybrid(silent, scores)) == by_score
+
+
+@pytest.mark.parametrize("scores", [[0.9, 0.1, 0.5], [0.2, 0.3, 0.25, 0.9]])
+def test_an_arm_that_does_not_tell_its_hits_apart_has_no_vote(scores: list[float | None]) -> None:
+    assert fusion.hybrid(scores, [7.0] * len(scores)) == fusion.hybrid(scores, [None] * len(scores))
 
 
 def test_a_hit_that_both_arms_like_beats_one_that_a_single_arm_likes() -> None:
