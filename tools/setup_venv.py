@@ -26,10 +26,22 @@ def fingerprint() -> str:
     return digest.hexdigest()
 
 
+def interpreter(python: Path) -> str:
+    """Returns what tells an interpreter from another; empty when it does not run, or has no pip."""
+    code = "import pip, sys; print(sys.version, sys.base_prefix)"
+    if not python.exists():
+        return ""
+    return subprocess.run([str(python), "-c", code], capture_output=True, text=True, check=False).stdout
+
+
 def install() -> None:
-    """Creates the environment and installs the locked packages, then the workspace in place."""
+    """Creates the environment and installs the locked packages, then the workspace in place.
+
+    An environment of the same interpreter is kept, since a running memory may be using it.
+    """
     print(f"Setting up {VENV} (the first time takes a minute) …", flush=True)
-    venv.EnvBuilder(clear=True, with_pip=True).create(VENV)
+    if interpreter(VENV / "bin/python") != interpreter(Path(sys.executable)):
+        venv.EnvBuilder(clear=True, with_pip=True).create(VENV)
     pip = [str(VENV / "bin/python"), "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
     subprocess.run([*pip, "--require-hashes", "--only-binary", ":all:", "--requirement", str(LOCK)], check=True)
     editable = [argument for name in DISTRIBUTIONS for argument in ("--editable", str(ROOT / name))]
