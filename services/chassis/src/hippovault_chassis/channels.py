@@ -32,7 +32,8 @@ def options(service: str, retried: Iterable[str]) -> list[tuple[str, int | str]]
         ("grpc.max_send_message_length", UNLIMITED),
         # A service that was restarted is found again within a second, not after the default's two minutes.
         ("grpc.initial_reconnect_backoff_ms", 100),
-        ("grpc.min_reconnect_backoff_ms", 100),
+        # Despite its name the time that one attempt to connect gets: a busy server is not a dead one.
+        ("grpc.min_reconnect_backoff_ms", 5000),
         ("grpc.max_reconnect_backoff_ms", 1000),
         # Two clients of one process must not share a broken connection's backoff.
         ("grpc.use_local_subchannel_pool", 1),
