@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import mcp_types
 import pytest
-from integration.mcp_support import Connect, DoorTests, Era, answer, refusal
+from integration.mcp_support import Connect, DoorTests, answer, refusal
 from mcp.client.client import Client
 from support.processes import Process, start
 from support.stack import Stack
@@ -142,10 +142,9 @@ def test_a_taken_port_that_was_asked_for_is_an_error(lonely: Process, home: Path
         start(["hippovault_gateway"], home, "gateway", {"HIPPOVAULT_GATEWAY_HTTP": taken})
 
 
-@pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0", "example.org:80", "unix:/tmp/x", "7465"])
-def test_a_bind_that_is_not_loopback_is_refused(home: Path, address: str) -> None:
-    with pytest.raises(AssertionError, match="http: "):
-        start(["hippovault_gateway"], home, "gateway", {"HIPPOVAULT_GATEWAY_HTTP": address})
+def test_a_bind_that_is_not_loopback_is_refused(home: Path) -> None:
+    with pytest.raises(AssertionError, match=r"http: '0\.0\.0\.0:0' is open to the network"):
+        start(["hippovault_gateway"], home, "gateway", {"HIPPOVAULT_GATEWAY_HTTP": "0.0.0.0:0"})
 
 
 def test_health_tells_that_a_service_is_down(lonely: Process) -> None:
@@ -160,15 +159,14 @@ async def test_a_service_that_is_down_is_told_by_its_name(lonely: Process) -> No
     assert lonely.popen.poll() is None
 
 
-@pytest.mark.parametrize("era", ["auto", "legacy"])
-async def test_a_client_outlives_a_restart_of_the_gateway(home: Path, era: Era) -> None:
+async def test_clients_outlive_a_restart_of_the_gateway(home: Path) -> None:
     first = start(["hippovault_gateway"], home, "gateway", {"HIPPOVAULT_GATEWAY_HTTP": "127.0.0.1:0"})
-    async with Client(first.status, mode=era) as client:
-        before = await answer(client, "ping")
+    async with Client(first.status, mode="auto") as modern, Client(first.status, mode="legacy") as legacy:
+        before = [await answer(client, "ping") for client in (modern, legacy)]
         first.kill()
         address = {"HIPPOVAULT_GATEWAY_HTTP": urlsplit(first.status).netloc}
         second = start(["hippovault_gateway"], home, "gateway", address)
-        after = await answer(client, "ping")
+        after = [await answer(client, "ping") for client in (modern, legacy)]
     second.stop()
 
-    assert after["mcp_http_url"] == before["mcp_http_url"]
+    assert [told["mcp_http_url"] for told in before + after] == [first.status] * 4

@@ -129,11 +129,14 @@ def test_a_first_line_that_chooses_no_tools_is_refused(path: Path, line: bytes) 
     assert "hippovault_tools" in refused["error"]["message"]
 
 
-def test_a_client_that_breaks_off_disturbs_no_other(path: Path, session: RawSession) -> None:
-    with RawSession(path) as rude:
-        rude.send_call(1, "hippo_recall", {"query": "never read"})
+def test_a_client_that_breaks_off_disturbs_no_other(stack: Stack, path: Path, session: RawSession) -> None:
+    for _ in range(5):
+        with RawSession(path) as rude:
+            rude.send_call(1, "hippo_recall", {"query": "never read"})
+            rude.socket.sendall(b"junk\n" * 10_000)
 
     assert "result" in session.call("ping", {})
+    assert b"unhandled" not in stack.processes["gateway"].log.read_bytes()
 
 
 def test_only_the_owner_may_connect(path: Path) -> None:

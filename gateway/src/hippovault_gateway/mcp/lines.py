@@ -70,7 +70,7 @@ class LineStream:
                     break
                 message = messages.read(line)
             except messages.Refused as refused:
-                await self.send(SessionMessage(refused.answer))
+                await self.refuse(refused)
                 continue
             self._note(message)
             return SessionMessage(message)
@@ -95,6 +95,11 @@ class LineStream:
         finally:
             if isinstance(message, mcp_types.JSONRPCResponse | mcp_types.JSONRPCError):
                 self._settle(message.id)
+
+    async def refuse(self, refused: messages.Refused) -> None:
+        """Answers what is no message, if the client still listens."""
+        with contextlib.suppress(anyio.BrokenResourceError):
+            await self.send(SessionMessage(refused.answer))
 
     async def _wait_for_fewer_than(self, count: int) -> None:
         while len(self._in_flight) >= count:

@@ -12,7 +12,6 @@ from typing import Any, cast, get_args
 import mcp_types
 import pydantic_core
 from mcp.server.lowlevel import Server
-from mcp.shared.message import SessionMessage
 
 from hippovault_chassis import addresses
 from hippovault_chassis.interceptors import told
@@ -100,7 +99,7 @@ class _Sessions:
                 return
             chosen = self._servers[_tool_set(line)]
         except messages.Refused as refused:
-            await stream.send(SessionMessage(refused.answer))
+            await stream.refuse(refused)
             return
         await chosen.run(stream, stream, chosen.create_initialization_options())
 
