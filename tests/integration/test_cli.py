@@ -220,7 +220,8 @@ def test_content_too_long_for_any_request_is_refused_like_any_other(memory: Path
         assert refused.stderr.decode() == f"hippovault: content: must have at most 65536 UTF-8 bytes, has {size}\n"
 
 
-def test_a_command_line_that_makes_no_sense_is_told_apart(run: Run, memory: Path) -> None:
+def test_a_command_line_that_makes_no_sense_is_told_apart(run: Run, memory: Path, home: Path) -> None:
+    home.mkdir()
     for arguments, named in (
         (["remember", "x", "--bogus"], "--bogus"),
         (["remember", "x", "--importance", "abc"], "--importance"),
@@ -232,6 +233,10 @@ def test_a_command_line_that_makes_no_sense_is_told_apart(run: Run, memory: Path
         assert code == 2
         assert document["error"]["reason"] == "USAGE"
         assert named in document["error"]["message"]
+    (home / "hippovault.toml").write_text("[list")
+    broken = hippovault(home, "list")
+    assert (broken.returncode, broken.stdout) == (2, b"")
+    assert f"{home}/hippovault.toml: " in broken.stderr.decode()
     shown = hippovault(memory, "remember", "x", "--bogus")
     assert (shown.returncode, shown.stdout) == (2, b"")
     assert b"--bogus" in shown.stderr

@@ -123,6 +123,24 @@ def test_the_configuration_that_is_printed_starts_a_session(memory: Path) -> Non
     assert answers(ended.stdout)[1]["result"]["serverInfo"]
 
 
+def test_the_first_run_shows_a_memory_at_work_any_number_of_times(memory: Path) -> None:
+    program = Path(__file__).parents[2] / "tools" / "first_run.py"
+    for outcome in ("created", "existed"):
+        ended = subprocess.run(
+            [sys.executable, str(program)],
+            env=environment(memory),
+            cwd="/",
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=True,
+        )
+        assert f"{outcome}: memory" in ended.stdout
+        assert "Jenkins" in ended.stdout.split("hippovault recall")[1]
+        assert '"mcpServers"' in ended.stdout
+        assert ended.stderr == ""
+
+
 def test_everything_below_home_is_the_owners_alone(memory: Path) -> None:
     for path in [memory, *memory.rglob("*")]:
         expected = 0o700 if path.is_dir() else 0o600

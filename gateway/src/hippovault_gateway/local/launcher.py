@@ -21,6 +21,8 @@ from hippovault_gateway.local.child import STOP_SECONDS, StartError, describe
 from hippovault_gateway.local.state import lock_path
 
 POLL_SECONDS = 0.05
+SAID_LINES = 30
+"""Of a supervisor that ended: its message, which quotes the log of the service to blame."""
 
 
 @dataclass(frozen=True)
@@ -77,9 +79,8 @@ def _start_detached(home: Home, start_seconds: float, environment: Mapping[str, 
     finally:
         told.unlink(missing_ok=True)
     if status is None:
-        raise StartError(
-            log_files.tail(log, start, lines=30) or f"the supervisor {describe(process.returncode)}, see {log}"
-        )
+        said = log_files.tail(log, start, lines=SAID_LINES).removeprefix("hippovault up: ")
+        raise StartError(said or f"the supervisor {describe(process.returncode)}, see {log}")
     return Started(process.pid, status, already_running=False)
 
 

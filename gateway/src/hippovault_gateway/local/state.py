@@ -15,7 +15,7 @@ class Serving(TypedDict):
 
     pid: int
     address: str
-    """What it told with its readiness."""
+    """Where it serves: of the gateway the URL of MCP over HTTP, where there is one."""
     since: str
     """ISO 8601, UTC."""
 

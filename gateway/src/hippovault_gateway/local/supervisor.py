@@ -98,7 +98,8 @@ class Supervisor:
             await child.stop()
             raise
         since = datetime.now(UTC).isoformat(timespec="milliseconds")
-        self._note(name, Serving(pid=child.process.pid, address=status, since=since))
+        address = status or f"unix:{self._home.socket(name)}"
+        self._note(name, Serving(pid=child.process.pid, address=address, since=since))
         return status
 
     async def _keep(self, name: str) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from cyclopts import App, Parameter
+from cyclopts import App, CycloptsError, Parameter
 from cyclopts.argument import ArgumentCollection
 from cyclopts.config import Env, Toml
 
@@ -56,7 +56,12 @@ def sources(prefix: str, *section: str, commands: bool = False) -> list[Any]:
     def toml(app: App, names: tuple[str, ...], arguments: ArgumentCollection) -> None:
         # The file lies in the home that flags or environment name, so it can only be found after those are read.
         path = _given_home(arguments) / CONFIG_FILE
-        Toml(path, root_keys=section, use_commands_as_keys=commands)(app, names, arguments)
+        try:
+            Toml(path, root_keys=section, use_commands_as_keys=commands)(app, names, arguments)
+        except CycloptsError as error:
+            if error.msg is not None and str(path) not in str(error.msg):
+                error.msg = f"{path}: {error.msg}"
+            raise
 
     return [Env(prefix, command=commands), toml]
 
