@@ -15,11 +15,11 @@ def options(service: str, retried: Iterable[str]) -> list[tuple[str, int | str]]
 
     Args:
         service: Full name of the service, such as `hippovault.storage.v1.StorageService`.
-        retried: Its idempotent methods: they are tried up to 4 times while the service is UNAVAILABLE.
+        retried: Its idempotent methods: they are tried for about a second while the service is UNAVAILABLE.
     """
     retry = {
-        "maxAttempts": 4,
-        "initialBackoff": "0.05s",
+        "maxAttempts": 5,  # As many as gRPC allows: with these pauses about a second, in which a service restarts.
+        "initialBackoff": "0.1s",
         "maxBackoff": "0.5s",
         "backoffMultiplier": 2,
         "retryableStatusCodes": ["UNAVAILABLE"],
@@ -30,11 +30,11 @@ def options(service: str, retried: Iterable[str]) -> list[tuple[str, int | str]]
         ("grpc.service_config", json.dumps(config)),
         ("grpc.max_receive_message_length", UNLIMITED),
         ("grpc.max_send_message_length", UNLIMITED),
-        # A service that was restarted is found again within a second, not after the default's two minutes.
-        ("grpc.initial_reconnect_backoff_ms", 100),
+        # A service that was restarted is found again before the retries end, not after the default's two minutes.
+        ("grpc.initial_reconnect_backoff_ms", 50),
         # Despite its name the time that one attempt to connect gets: a busy server is not a dead one.
         ("grpc.min_reconnect_backoff_ms", 5000),
-        ("grpc.max_reconnect_backoff_ms", 1000),
+        ("grpc.max_reconnect_backoff_ms", 200),
         # Two clients of one process must not share a broken connection's backoff.
         ("grpc.use_local_subchannel_pool", 1),
         ("grpc.enable_http_proxy", 0),

@@ -1,0 +1,112 @@
+"""A service that is down or stuck: an error that names it, within the deadline, and the gateway stays up."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+
+from hippovault.memory.v1 import memory_service_pb2 as pb
+from hippovault.memory.v1.memory_service_pb2_grpc import MemoryServiceStub
+from hippovault_chassis.errors import ServiceError
+from support.stack import Stack, running
+
+SECONDS = 60
+SHORT = 2.0
+
+
+@pytest.fixture(scope="module")
+def own_stack(module_home: Path) -> Iterator[Stack]:
+    with running(module_home) as stack:
+        yield stack
+
+
+@pytest.fixture
+def gateway(own_stack: Stack) -> Iterator[MemoryServiceStub]:
+    with own_stack.client() as client:
+        client.Remember(pb.RememberRequest(content="The vault is under the stairs"), timeout=SECONDS)
+        yield client
+
+
+def error_of(call: Callable[[], object]) -> ServiceError:
+    with pytest.raises(grpc.RpcError) as caught:
+        call()
+    return ServiceError.from_rpc(caught.value, "gateway")
+
+
+def recall(gateway: MemoryServiceStub, mode: pb.RecallMode.ValueType, timeout: float = SECONDS) -> pb.RecallResponse:
+    return gateway.Recall(pb.RecallRequest(query="where is the vault", mode=mode), timeout=timeout)
+
+
+def serving(gateway: MemoryServiceStub) -> dict[str, bool]:
+    return {service.name: service.serving for service in gateway.Ping(pb.PingRequest(), timeout=SECONDS).services}
+
+
+def test_without_storage_every_call_names_it(own_stack: Stack, gateway: MemoryServiceStub) -> None:
+    own_stack.processes["storage"].kill()
+    calls: list[Callable[[], object]] = [
+        lambda: gateway.Remember(pb.RememberRequest(content="new"), timeout=SECONDS),
+        lambda: recall(gateway, pb.RECALL_MODE_HYBRID),
+        lambda: gateway.ListMemories(pb.ListMemoriesRequest(), timeout=SECONDS),
+        lambda: gateway.SummarizeSession(pb.SummarizeSessionRequest(), timeout=SECONDS),
+    ]
+    for call in calls:
+        error = error_of(call)
+        assert error.code is grpc.StatusCode.UNAVAILABLE
+        assert "storage" in error.message
+    ping = gateway.Ping(pb.PingRequest(), timeout=SECONDS)
+    assert serving(gateway) == {"embedding": True, "storage": False}
+    assert not ping.HasField("live_memories")
+    own_stack.restart("storage")
+    assert recall(gateway, pb.RECALL_MODE_HYBRID).hits[0].memory.content == "The vault is under the stairs"
+    assert serving(gateway) == {"embedding": True, "storage": True}
+
+
+def test_without_the_embedder_hybrid_answers_from_the_keyword_arm(own_stack: Stack, gateway: MemoryServiceStub) -> None:
+    own_stack.processes["embedding"].kill()
+    hybrid = recall(gateway, pb.RECALL_MODE_HYBRID)
+    assert hybrid.hits[0].memory.content == "The vault is under the stairs"
+    assert "embedding" in hybrid.degraded
+    assert not hybrid.hits[0].HasField("similarity")
+    assert recall(gateway, pb.RECALL_MODE_KEYWORD).degraded == ""
+    for call in (
+        lambda: recall(gateway, pb.RECALL_MODE_DENSE),
+        lambda: gateway.Remember(pb.RememberRequest(content="new"), timeout=SECONDS),
+    ):
+        error = error_of(call)
+        assert error.code is grpc.StatusCode.UNAVAILABLE
+        assert "embedding" in error.message
+    assert gateway.ListMemories(pb.ListMemoriesRequest(), timeout=SECONDS).total_size == 1
+    own_stack.restart("embedding")
+    assert recall(gateway, pb.RECALL_MODE_HYBRID).degraded == ""
+
+
+def test_a_stuck_service_costs_the_deadline_and_no_more(own_stack: Stack, gateway: MemoryServiceStub) -> None:
+    storage = own_stack.processes["storage"].popen
+    storage.send_signal(signal.SIGSTOP)
+    try:
+        begun = time.monotonic()
+        error = error_of(lambda: gateway.ListMemories(pb.ListMemoriesRequest(), timeout=SHORT))
+        assert time.monotonic() - begun < SHORT * 2
+        assert error.code is grpc.StatusCode.DEADLINE_EXCEEDED
+        assert serving(gateway)["storage"] is False
+    finally:
+        storage.send_signal(signal.SIGCONT)
+    assert gateway.ListMemories(pb.ListMemoriesRequest(), timeout=SECONDS).total_size == 1
+
+
+def test_hybrid_leaves_time_for_storage_when_the_embedder_is_stuck(
+    own_stack: Stack, gateway: MemoryServiceStub
+) -> None:
+    embedding = own_stack.processes["embedding"].popen
+    embedding.send_signal(signal.SIGSTOP)
+    try:
+        answer = recall(gateway, pb.RECALL_MODE_HYBRID, timeout=SHORT)
+    finally:
+        embedding.send_signal(signal.SIGCONT)
+    assert "embedding" in answer.degraded
+    assert answer.hits
