@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -125,11 +126,14 @@ async def stopped() -> None:
 
 def wait_until_stopped() -> None:
     """Blocks the main thread until this process is asked to stop."""
-    event = threading.Event()
+    waiting, waking = socket.socketpair()
+    waking.settimeout(0)
+    # A signal may come to one of gRPC's threads; a lock that the main thread waits for would not notice it.
+    signal.set_wakeup_fd(waking.fileno())
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: event.set())
-    _watch_parent(event.set)
-    event.wait()
+        signal.signal(number, lambda *_: None)
+    _watch_parent(lambda: waking.send(b"\0"))
+    waiting.recv(1)
 
 
 def _watch_parent(gone: Callable[[], object]) -> None:

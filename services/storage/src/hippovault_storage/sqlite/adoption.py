@@ -5,7 +5,7 @@ from __future__ import annotations
 import apsw
 
 from hippovault_chassis.memory_rules import DEFAULT_NAMESPACE
-from hippovault_storage.sqlite import identity, records, writes
+from hippovault_storage.sqlite import identity, query, records, writes
 
 VANISHED = """
 SELECT h.memory_id FROM hippo_memories h LEFT JOIN memories m ON m.id = h.memory_id WHERE m.id IS NULL
@@ -43,16 +43,12 @@ def adopt(connection: apsw.Connection) -> int:
         How many memories were touched.
     """
     with connection:
-        vanished, changed = _ids(connection, VANISHED), _ids(connection, CHANGED)
+        vanished, changed = query.column(connection, VANISHED), query.column(connection, CHANGED)
         for memory_id in vanished:
             _forget(connection, memory_id)
         for memory_id in changed:
             _adopt_one(connection, memory_id)
     return len(vanished) + len(changed)
-
-
-def _ids(connection: apsw.Connection, query: str) -> list[int]:
-    return [int(memory_id) for (memory_id,) in connection.execute(query)]
 
 
 def _forget(connection: apsw.Connection, memory_id: int) -> None:

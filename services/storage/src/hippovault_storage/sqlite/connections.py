@@ -19,6 +19,7 @@ import structlog
 
 from hippovault_chassis import deadline
 from hippovault_chassis.errors import ServiceError
+from hippovault_storage.sqlite import query
 from hippovault_storage.sqlite.faults import told
 
 log = structlog.get_logger()
@@ -50,11 +51,12 @@ def connect(path: Path, *, read_only: bool = False) -> apsw.Connection:
 
 def prepare_writer(connection: apsw.Connection) -> None:
     """Sets what a writing connection needs; a new file gets its page size."""
-    connection.execute(
+    query.rows(
+        connection,
         f"PRAGMA page_size = {PAGE_SIZE}; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; "
         f"PRAGMA cache_size = -{WRITER_CACHE_KIB}; PRAGMA secure_delete = FAST; "
-        f"PRAGMA journal_size_limit = {MAX_WAL_BYTES}"
-    ).fetchall()  # What follows a pragma that answers runs only once its answer is fetched.
+        f"PRAGMA journal_size_limit = {MAX_WAL_BYTES}",
+    )  # What follows a pragma that answers runs only once its answer is fetched.
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import apsw
 import structlog
 
 from hippovault.storage.v1 import storage_pb2 as pb
-from hippovault_storage.sqlite import adoption, identity, ownership, reads, schema, search, writes
+from hippovault_storage.sqlite import adoption, identity, ownership, query, reads, schema, search, writes
 from hippovault_storage.sqlite.connections import Readers, Writer, connect, prepare_writer
 from hippovault_storage.sqlite.faults import told
 
@@ -104,7 +104,7 @@ class SqliteEngine:
         """Counts."""
         with self._readers.borrow() as connection:
             stats = reads.count(connection)
-            vec = connection.execute("SELECT vec_version()").get
+            vec = query.value(connection, "SELECT vec_version()")
         stats.engine = f"SQLite {apsw.sqlite_lib_version()} / sqlite-vec {vec.removeprefix('v')}"
         stats.size_bytes = self._path.stat().st_size
         stats.schema_version = schema.SCHEMA_VERSION

@@ -9,6 +9,7 @@ import apsw
 from hippovault.memory.v1 import memory_pb2
 from hippovault_chassis.errors import ServiceError
 from hippovault_chassis.memory_rules import DEFAULT_NAMESPACE
+from hippovault_storage.sqlite import query
 
 LENGTH_BYTES = 8
 
@@ -44,17 +45,19 @@ def find(connection: apsw.Connection, namespace: str, content: str, category: st
     without a key before one with, the lowest id.
     """
     if key:
-        keyed = connection.execute(
+        keyed = query.value(
+            connection,
             "SELECT memory_id FROM hippo_memories WHERE namespace = ? AND category = ? AND key = ? AND key <> ''",
             (namespace, category, key),
-        ).get
+        )
         if keyed is not None:
             return int(keyed)
-    found = connection.execute(
+    found = query.value(
+        connection,
         "SELECT memory_id FROM hippo_memories WHERE namespace = ? AND content_hash = ? AND (key = '' OR ?) "
         "ORDER BY deleted_at IS NOT NULL, key <> '', memory_id LIMIT 1",
         (namespace, content_hash(content), not key),
-    ).get
+    )
     return None if found is None else int(found)
 
 
@@ -72,12 +75,12 @@ def live_ids(connection: apsw.Connection, namespace: str, ref: memory_pb2.Memory
         "content_hash": ("content_hash = ?", (ref.content_hash,)),
         "entity": ("category = ? AND key = ? AND key <> ''", (ref.entity.category, ref.entity.key)),
     }[kind or "id"]
-    rows = connection.execute(
+    ids = query.column(
+        connection,
         f"SELECT memory_id FROM hippo_memories WHERE namespace = ? AND deleted_at IS NULL AND {condition} "
         "ORDER BY key <> '', memory_id",
         (namespace, *parameters),
     )
-    ids = [int(memory_id) for (memory_id,) in rows]
     if not ids:
         raise ServiceError.not_found(f"ref.{kind}", "names no live memory of this namespace")
     return ids

@@ -8,7 +8,7 @@ import apsw
 
 from hippovault.memory.v1 import memory_pb2
 from hippovault.storage.v1 import storage_pb2 as pb
-from hippovault_storage.sqlite import identity, pages, records, scope
+from hippovault_storage.sqlite import identity, pages, query, records, scope
 from hippovault_storage.sqlite.scope import Scope
 
 MAX_PAGE_BYTES = 3 * 1024 * 1024
@@ -42,14 +42,13 @@ def list_page(connection: apsw.Connection, request: pb.ListMemoriesRequest) -> p
     if request.page_token:
         after = "AND (h.created_at, h.memory_id) < (?, ?)"
         parameters += pages.position(request)
+    response, size = pb.ListMemoriesResponse(total_size=_count(connection, within)), 0
     rows = connection.execute(
         f"{records.SELECT} WHERE {within.condition} {after} "
         "ORDER BY h.created_at DESC, h.memory_id DESC LIMIT ? OFFSET ?",
         (*parameters, request.page_size + 1, request.skip),
     )
-    response, size = pb.ListMemoriesResponse(total_size=_count(connection, within)), 0
-    # A cursor that is left before its end and not closed holds the connection to this moment for good.
-    with contextlib.closing(rows):
+    with contextlib.closing(rows):  # Left before its end, see `query`.
         for memory in map(records.memory, rows):
             size += memory.ByteSize()
             if len(response.memories) == request.page_size or (response.memories and size > MAX_PAGE_BYTES):
@@ -66,27 +65,25 @@ def summarize(connection: apsw.Connection, request: pb.SummarizeMemoriesRequest)
         conditions.created_after.CopyFrom(request.since)
     within = scope.live(request.namespace, conditions)
     where, parameters = within.condition, within.parameters
-    types = connection.execute(
-        f"SELECT h.memory_type, count(*) FROM hippo_memories h WHERE {where} GROUP BY h.memory_type",
-        parameters,
-    )
-    tags = connection.execute(
+    types = f"SELECT h.memory_type, count(*) FROM hippo_memories h WHERE {where} GROUP BY h.memory_type"
+    tags = (
         "SELECT t.tag, count(*) AS n FROM hippo_memories h JOIN hippo_tags t ON t.memory_id = h.memory_id "
-        f"WHERE {where} GROUP BY t.tag ORDER BY n DESC, t.tag LIMIT ?",
-        (*parameters, request.top_tags),
+        f"WHERE {where} GROUP BY t.tag ORDER BY n DESC, t.tag LIMIT ?"
     )
-    mean = connection.execute(f"SELECT avg(h.surprise) FROM hippo_memories h WHERE {where}", parameters).get
-    highlights = connection.execute(
+    highlights = (
         f"{records.SELECT} WHERE {where} AND h.surprise IS NOT NULL "
-        "ORDER BY h.surprise DESC, h.created_at DESC, h.memory_id LIMIT ?",
-        (*parameters, request.highlights),
+        "ORDER BY h.surprise DESC, h.created_at DESC, h.memory_id LIMIT ?"
     )
+    mean = f"SELECT avg(h.surprise) FROM hippo_memories h WHERE {where}"
     summary = memory_pb2.Summary(
         total_memories=_count(connection, within),
-        by_type={str(name): count for name, count in types},
-        top_tags=[memory_pb2.TagCount(tag=tag, count=count) for tag, count in tags],
-        highlights=map(records.memory, highlights),
-        mean_surprise=mean,
+        by_type=dict(query.rows(connection, types, parameters)),
+        top_tags=[
+            memory_pb2.TagCount(tag=tag, count=count)
+            for tag, count in query.rows(connection, tags, (*parameters, request.top_tags))
+        ],
+        highlights=map(records.memory, query.rows(connection, highlights, (*parameters, request.highlights))),
+        mean_surprise=query.value(connection, mean, parameters),
         since=request.since if request.HasField("since") else None,
     )
     return pb.SummarizeMemoriesResponse(summary=summary)
@@ -94,13 +91,14 @@ def summarize(connection: apsw.Connection, request: pb.SummarizeMemoriesRequest)
 
 def count(connection: apsw.Connection) -> pb.GetStatsResponse:
     """Returns the counts over the whole store."""
-    live, deleted, namespaces = connection.execute(
+    counts = (
         "SELECT count(*) FILTER (WHERE deleted_at IS NULL), count(*) FILTER (WHERE deleted_at IS NOT NULL), "
         "count(DISTINCT namespace) FILTER (WHERE deleted_at IS NULL) FROM hippo_memories"
-    ).get
+    )
+    live, deleted, namespaces = query.rows(connection, counts)[0]
     return pb.GetStatsResponse(live_memories=live, deleted_memories=deleted, namespaces=namespaces)
 
 
 def _count(connection: apsw.Connection, within: Scope) -> int:
     counted = f"SELECT count(*) FROM hippo_memories h WHERE {within.condition}"
-    return int(connection.execute(counted, within.parameters).get)
+    return int(query.value(connection, counted, within.parameters))

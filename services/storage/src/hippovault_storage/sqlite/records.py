@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import apsw
 
 from hippovault.memory.v1 import memory_pb2
 from hippovault_storage import metadata, times
+from hippovault_storage.sqlite import query
 
 SELECT = (
     "SELECT h.memory_id, h.namespace, m.content, h.content_hash, h.category, h.key, m.tags, h.hints, h.memory_type, "
@@ -52,13 +53,13 @@ def memory(row: tuple[Any, ...]) -> memory_pb2.Memory:
 
 def one(connection: apsw.Connection, memory_id: int) -> memory_pb2.Memory:
     """Returns the memory of an id that is known to exist."""
-    return memory(connection.execute(f"{SELECT} WHERE h.memory_id = ?", (memory_id,)).fetchall()[0])
+    return memory(query.rows(connection, f"{SELECT} WHERE h.memory_id = ?", (memory_id,))[0])
 
 
-def many(connection: apsw.Connection, ids: Iterable[int]) -> Iterator[memory_pb2.Memory]:
+def many(connection: apsw.Connection, ids: Iterable[int]) -> list[memory_pb2.Memory]:
     """Returns the memories of ids that are known to exist, in no particular order."""
-    rows = connection.execute(f"{SELECT} WHERE h.memory_id IN (SELECT value FROM json_each(?))", (as_json(ids),))
-    return map(memory, rows)
+    chosen = f"{SELECT} WHERE h.memory_id IN (SELECT value FROM json_each(?))"
+    return [memory(row) for row in query.rows(connection, chosen, (as_json(ids),))]
 
 
 def as_json(ids: Iterable[int]) -> str:

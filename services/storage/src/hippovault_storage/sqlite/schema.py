@@ -14,6 +14,7 @@ import apsw
 import grpc
 
 from hippovault_chassis.errors import ServiceError
+from hippovault_storage.sqlite import query
 from hippovault_storage.sqlite.text import TOKENIZER
 
 MAGIC = b"SQLite format 3\0"
@@ -134,7 +135,7 @@ def check(connection: apsw.Connection, path: Path, dimensions: int) -> None:
     if columns and not columns >= COLUMNS:
         missing = ", ".join(sorted(COLUMNS - columns))
         raise _refused("UNKNOWN_SCHEMA", f"{path}: the table memories lacks {missing}")
-    made_by = connection.execute("SELECT sql FROM sqlite_schema WHERE name = 'memory_embeddings'").get
+    made_by = query.value(connection, "SELECT sql FROM sqlite_schema WHERE name = 'memory_embeddings'")
     if made_by:
         _check_vectors(path, str(made_by), dimensions)
 
@@ -145,7 +146,7 @@ def migrate(connection: apsw.Connection, dimensions: int) -> None:
         with connection:
             if "deleted_at" not in (_columns(connection) or {"deleted_at"}):
                 connection.execute("ALTER TABLE memories ADD COLUMN deleted_at REAL DEFAULT NULL")
-            connection.execute(MIGRATIONS[number].format(dimensions=dimensions))
+            query.rows(connection, MIGRATIONS[number].format(dimensions=dimensions))
             connection.execute(f"PRAGMA user_version = {number + 1}")
 
 
@@ -155,7 +156,7 @@ def version(connection: apsw.Connection) -> int:
 
 
 def _columns(connection: apsw.Connection) -> set[str]:
-    return {str(name) for (name,) in connection.execute("SELECT name FROM pragma_table_info('memories')")}
+    return set(query.column(connection, "SELECT name FROM pragma_table_info('memories')"))
 
 
 def _check_version(path: Path, found: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import apsw
 import grpc
@@ -10,7 +11,7 @@ import grpc
 from hippovault.memory.v1 import memory_pb2
 from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault_chassis.errors import ServiceError
-from hippovault_storage.sqlite import records, scope, text
+from hippovault_storage.sqlite import query, records, scope, text
 from hippovault_storage.sqlite.scope import Scope
 
 BODY_WEIGHT = 1.0
@@ -24,6 +25,8 @@ SCAN_COST = 8
 """What computing one distance outside vec0 costs, measured in distances inside it."""
 
 MAX_ANSWER_BYTES = 256 * 1024 * 1024
+MIN_LARGE_ANSWER = 2_000
+"""Fewer memories than this cannot exceed it."""
 
 Scores = dict[int, float]
 """Score by memory id, best first."""
@@ -46,6 +49,10 @@ WHERE hippo_fts MATCH ? AND {{scope}} ORDER BY score, h.created_at DESC, h.memor
 DISTANCES = """
 SELECT e.rowid, vec_distance_cosine(e.content_embedding, ?)
 FROM json_each(?) CROSS JOIN memory_embeddings e ON e.rowid = json_each.value
+"""
+SIZE = """
+SELECT sum(octet_length(content) + coalesce(octet_length(metadata), 0))
+FROM memories WHERE id IN (SELECT value FROM json_each(?))
 """
 NEWEST = """
 SELECT vec_distance_cosine(e.content_embedding, ?) FROM (
@@ -71,12 +78,12 @@ def search(connection: apsw.Connection, request: pb.SearchMemoriesRequest) -> pb
     return _response(connection, near, others, words)
 
 
-def find_by_words(connection: apsw.Connection, within: Scope, query: str, k: int) -> Scores:
+def find_by_words(connection: apsw.Connection, within: Scope, words: str, k: int) -> Scores:
     """Returns the best k by BM25, higher being better; ties newest first, then by id."""
-    expression = text.match_expression(query)
+    expression = text.match_expression(words)
     if not expression:
         return {}
-    rows = connection.execute(WORDS.format(scope=within.condition), (expression, *within.parameters, k))
+    rows = query.rows(connection, WORDS.format(scope=within.condition), (expression, *within.parameters, k))
     return {memory_id: -score for memory_id, score in rows}  # FTS5 gives the best the lowest score.
 
 
@@ -88,36 +95,36 @@ def find_nearest(connection: apsw.Connection, within: Scope, vector: bytes, k: i
     where they straddle the k-th place.
     """
     if k < MAX_VEC0_K and not _is_small(connection, within):
-        near = _scores(connection.execute(KNN.format(scope=within.condition), (vector, k + 1, *within.parameters)))
+        near = _scores(query.rows(connection, KNN.format(scope=within.condition), (vector, k + 1, *within.parameters)))
         scores = list(near.values())
         if len(near) <= k:
             return near
         if scores[k - 1] > scores[k]:
             near.popitem()
             return near
-    return _scores(connection.execute(SCAN.format(scope=within.condition), (vector, *within.parameters, k)))
+    return _scores(query.rows(connection, SCAN.format(scope=within.condition), (vector, *within.parameters, k)))
 
 
 def cosines(connection: apsw.Connection, vector: bytes, ids: Iterable[int]) -> Scores:
     """Returns cosine similarities, of those that have a vector."""
-    return _scores(connection.execute(DISTANCES, (vector, records.as_json(ids))))
+    return _scores(query.rows(connection, DISTANCES, (vector, records.as_json(ids))))
 
 
 def compare_to_newest(connection: apsw.Connection, request: pb.CompareToNewestRequest) -> pb.CompareToNewestResponse:
     """Returns cosine similarities to the newest memories of the namespace that have a vector, newest first."""
     within = scope.live(request.namespace, memory_pb2.Filter())
     parameters = (request.vector, *within.parameters, request.newest)
-    rows = connection.execute(NEWEST.format(scope=within.condition), parameters)
-    return pb.CompareToNewestResponse(cosine_similarities=[_cosine(distance) for (distance,) in rows])
+    distances = query.column(connection, NEWEST.format(scope=within.condition), parameters)
+    return pb.CompareToNewestResponse(cosine_similarities=map(_cosine, distances))
 
 
 def _is_small(connection: apsw.Connection, within: Scope) -> bool:
-    limit = int(connection.execute("SELECT coalesce(max(id), 0) FROM memories").get) // SCAN_COST
+    limit = int(query.value(connection, "SELECT coalesce(max(id), 0) FROM memories")) // SCAN_COST
     counted = f"SELECT count(*) FROM (SELECT 1 FROM hippo_memories h WHERE {within.condition} LIMIT ?)"
-    return int(connection.execute(counted, (*within.parameters, limit + 1)).get) <= limit
+    return int(query.value(connection, counted, (*within.parameters, limit + 1))) <= limit
 
 
-def _scores(rows: apsw.Cursor) -> Scores:
+def _scores(rows: Iterable[tuple[Any, ...]]) -> Scores:
     return {memory_id: _cosine(distance) for memory_id, distance in rows}
 
 
@@ -127,23 +134,29 @@ def _cosine(distance: float | None) -> float:
 
 
 def _response(connection: apsw.Connection, near: Scores, others: Scores, words: Scores) -> pb.SearchMemoriesResponse:
-    near_ranks, word_ranks = _ranks(near), _ranks(words)
-    cosine = near | others
-    response, size = pb.SearchMemoriesResponse(), 0
-    for memory in records.many(connection, near | words):
+    near_ranks, word_ranks, cosine = _ranks(near), _ranks(words), near | others
+    found = near | words
+    _check_size(connection, found)
+    response = pb.SearchMemoriesResponse()
+    for memory in records.many(connection, found):
         hit = response.hits.add(memory=memory)
         if memory.id in cosine:
             hit.dense.rank, hit.dense.score = near_ranks.get(memory.id, 0), cosine[memory.id]
         if memory.id in words:
             hit.keyword.rank, hit.keyword.score = word_ranks[memory.id], words[memory.id]
-        size += memory.ByteSize()
-        if size > MAX_ANSWER_BYTES:
-            raise ServiceError(
-                grpc.StatusCode.RESOURCE_EXHAUSTED,
-                "ANSWER_TOO_LARGE",
-                f"the memories found exceed {MAX_ANSWER_BYTES} bytes; ask for a smaller k",
-            )
     return response
+
+
+def _check_size(connection: apsw.Connection, found: Scores) -> None:
+    if len(found) < MIN_LARGE_ANSWER:
+        return
+    size = query.value(connection, SIZE, (records.as_json(found),))
+    if size > MAX_ANSWER_BYTES:
+        raise ServiceError(
+            grpc.StatusCode.RESOURCE_EXHAUSTED,
+            "ANSWER_TOO_LARGE",
+            f"the {len(found)} memories found have {size} bytes, more than {MAX_ANSWER_BYTES}; ask for a smaller k",
+        )
 
 
 def _ranks(scores: Scores) -> dict[int, int]:

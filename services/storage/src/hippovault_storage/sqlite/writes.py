@@ -11,7 +11,7 @@ from hippovault.memory.v1 import memory_pb2
 from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault_chassis.errors import ServiceError
 from hippovault_storage import merging, times
-from hippovault_storage.sqlite import identity, records, text
+from hippovault_storage.sqlite import identity, query, records, text
 
 Memory = memory_pb2.Memory
 
@@ -52,11 +52,11 @@ def delete(connection: apsw.Connection, request: pb.DeleteMemoryRequest) -> pb.D
     Raises:
         ServiceError: NOT_FOUND when the reference names no live memory.
     """
-    ids = identity.live_ids(connection, request.namespace, request.ref)
+    ids, now = identity.live_ids(connection, request.namespace, request.ref), times.now()
     for table, column in (("memories", "id"), ("hippo_memories", "memory_id")):
         connection.execute(
             f"UPDATE {table} SET deleted_at = ? WHERE {column} IN (SELECT value FROM json_each(?))",
-            (times.now(), records.as_json(ids)),
+            (now, records.as_json(ids)),
         )
     remove_words(connection, ids)
     return pb.DeleteMemoryResponse(ids=ids)
@@ -114,7 +114,7 @@ def _write_row(connection: apsw.Connection, memory: Memory) -> None:
         "updated_at_iso": times.iso(updated_at),
         "deleted_at": None,
     }
-    memory.id = connection.execute(ROW, values).get
+    memory.id = query.value(connection, ROW, values)
 
 
 def _write_side_row(connection: apsw.Connection, memory: Memory) -> None:
@@ -149,11 +149,11 @@ def _write_vector(connection: apsw.Connection, memory_id: int, vector: bytes) ->
 def _free_row_hash(connection: apsw.Connection, memory: Memory) -> str:
     taken_by_another = "SELECT EXISTS(SELECT 1 FROM memories WHERE content_hash = ? AND id <> ?)"
     hashes = identity.row_hashes(memory)
-    return next((h for h in hashes if not connection.execute(taken_by_another, (h, memory.id)).get), hashes[-1])
+    return next((h for h in hashes if not query.value(connection, taken_by_another, (h, memory.id))), hashes[-1])
 
 
 def _has_vector(connection: apsw.Connection, memory_id: int) -> bool:
-    return bool(connection.execute("SELECT EXISTS(SELECT 1 FROM memory_embeddings WHERE rowid = ?)", (memory_id,)).get)
+    return bool(query.value(connection, "SELECT EXISTS(SELECT 1 FROM memory_embeddings WHERE rowid = ?)", (memory_id,)))
 
 
 def _upsert(table: str, key: str, columns: tuple[str, ...]) -> str:

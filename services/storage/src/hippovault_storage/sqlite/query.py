@@ -1,0 +1,27 @@
+"""Queries that are read to their end.
+
+A cursor that is dropped before its end may keep its statement open (apsw does not reset it when another cursor of the
+connection was used meanwhile), and an open statement holds its connection to the moment at which it began: later reads
+would not see later writes. So queries go through these functions; the one that stops early closes its cursor itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import apsw
+
+
+def rows(connection: apsw.Connection, sql: str, values: apsw.Bindings = ()) -> list[tuple[Any, ...]]:
+    """Returns all rows."""
+    return connection.execute(sql, values).fetchall()
+
+
+def column(connection: apsw.Connection, sql: str, values: apsw.Bindings = ()) -> list[Any]:
+    """Returns the only column of all rows."""
+    return [value for (value,) in connection.execute(sql, values).fetchall()]
+
+
+def value(connection: apsw.Connection, sql: str, values: apsw.Bindings = ()) -> Any:
+    """Returns the only column of the only row; None when there is no row."""
+    return next(iter(column(connection, sql, values)), None)

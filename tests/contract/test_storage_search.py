@@ -1,0 +1,303 @@
+"""SearchMemories and CompareToNewest: both arms, inside one scope."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.storage import Code, Filter, Store, at, near, refused, stub_of, vector
+
+from hippovault.storage.v1 import storage_pb2 as pb
+from hippovault.storage.v1.storage_pb2_grpc import StorageServiceStub
+
+
+@pytest.fixture(scope="module")
+def stub(module_home: Path) -> Iterator[StorageServiceStub]:
+    with stub_of(module_home) as served:
+        yield served
+
+
+@pytest.fixture
+def store(stub: StorageServiceStub) -> Store:
+    return Store(stub)
+
+
+def put_all(store: Store, memories: list[dict[str, Any]]) -> None:
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(lambda memory: store.put(**memory), memories))
+
+
+# -------------------------------------------------------------------------------------------------------- dense arm
+
+
+def test_the_nearest_come_first_with_their_cosine(store: Store) -> None:
+    for cosine in (0.1, 0.9, -0.5, 0.5):
+        store.add(f"at {cosine}", near(cosine))
+    hits = sorted(store.search(dense=vector(1), k=3).hits, key=lambda hit: hit.dense.rank)
+    assert [hit.memory.content for hit in hits] == ["at 0.9", "at 0.5", "at 0.1"]
+    assert [hit.dense.rank for hit in hits] == [1, 2, 3]
+    assert [hit.dense.score for hit in hits] == pytest.approx([0.9, 0.5, 0.1], abs=1e-6)
+    assert not any(hit.HasField("keyword") for hit in hits)
+    assert hits[0].memory == store.get_id(hits[0].memory.id)
+
+
+def test_tombstones_and_other_scopes_never_shorten_the_answer(store: Store) -> None:
+    other = Store(store.stub)
+    put_all(store, [{"content": f"dead {n}", "embedded": near(1 - n / 1e5)} for n in range(150)])
+    put_all(other, [{"content": f"foreign {n}", "embedded": near(1 - n / 1e5)} for n in range(150)])
+    put_all(store, [{"content": f"filtered {n}", "embedded": near(1 - n / 1e5), "tags": ["no"]} for n in range(150)])
+    put_all(store, [{"content": f"wanted {n}", "embedded": near(0.5 - n / 100), "tags": ["yes"]} for n in range(12)])
+    for memory in store.page().memories:
+        if memory.content.startswith("dead"):
+            store.delete_id(memory.id)
+    wanted = [f"wanted {n}" for n in range(12)]
+    assert store.nearest(vector(1), 10, tags_any=["yes"]) == wanted[:10]
+    assert store.nearest(vector(1), 100, tags_any=["yes"]) == wanted
+    assert store.nearest(vector(1), 200) == [f"filtered {n}" for n in range(150)] + wanted
+
+
+@pytest.mark.parametrize("scale", [1, 40])
+def test_equals_are_ranked_newest_first_then_by_id(stub: StorageServiceStub, scale: int) -> None:
+    # At scale 1 the namespace is a small part of the file, at scale 40 most of it: two ways to search, one order.
+    store = Store(stub)
+    put_all(store, [{"content": f"far {n}", "embedded": near(-0.5), "created_at": at(n)} for n in range(20 * scale)])
+    for content, seconds in (("old", 10), ("new", 30), ("middle one", 20), ("middle two", 20)):
+        store.add(content, vector(1), created_at=at(seconds))
+    order = ["new", "middle one", "middle two", "old"]
+    for k in (1, 2, 3, 4):
+        assert store.nearest(vector(1), k) == order[:k]
+    assert store.nearest(vector(1), 6)[:4] == order
+
+
+def test_every_filter_holds_in_both_arms(store: Store) -> None:
+    store.add("zebra one", near(0.9), tags=["a"], memory_type="Note", category="c", key="1", created_at=at(10))
+    store.add("zebra two", near(0.8), tags=["b"], memory_type="Decision", category="d", key="2", created_at=at(20))
+    for conditions, expected in (
+        ({"tags_any": ["b"]}, ["zebra two"]),
+        ({"tags_all": ["a", "b"]}, []),
+        ({"memory_types": ["Note"]}, ["zebra one"]),
+        ({"categories": ["d"]}, ["zebra two"]),
+        ({"created_after": at(15)}, ["zebra two"]),
+        ({"created_before": at(15)}, ["zebra one"]),
+    ):
+        assert store.nearest(vector(1), **conditions) == expected
+        assert store.matching("zebra", **conditions) == expected
+
+
+# ------------------------------------------------------------------------------------------------------ keyword arm
+
+
+def test_the_keyword_arm_ranks_by_bm25(store: Store) -> None:
+    store.add("a zebra and a long tail of words that have nothing to do with it at all")
+    store.add("zebra zebra")
+    for n in range(20):
+        store.add(f"filler {n}")
+    hits = sorted(store.search(keyword="zebra").hits, key=lambda hit: hit.keyword.rank)
+    assert [hit.memory.content[:5] for hit in hits] == ["zebra", "a zeb"]
+    assert hits[0].keyword.score > hits[1].keyword.score > 0
+    assert not any(hit.HasField("dense") for hit in hits)
+
+
+def test_equal_scores_are_ranked_newest_first_then_by_id(store: Store) -> None:
+    for content, seconds in (("zebra a", 10), ("zebra b", 30), ("zebra c", 20), ("zebra d", 20)):
+        store.add(content, created_at=at(seconds))
+    order = ["zebra b", "zebra c", "zebra d", "zebra a"]
+    for k in (1, 2, 3, 4):
+        assert store.matching("zebra", k) == order[:k]
+
+
+@pytest.mark.parametrize("query", ["running", "ran runs", "RUN", "the run of it", "re-run"])
+def test_english_inflections_match(store: Store, query: str) -> None:
+    store.add("She runs every morning")
+    assert store.matching(query) == ["She runs every morning"]
+
+
+@pytest.mark.parametrize("query", ["東京", "北海道", "東京都庁", "都", "京", "ラーメン", "ﾗｰﾒﾝ", "東京で何を食べたの"])
+def test_words_of_a_language_without_spaces_match(store: Store, query: str) -> None:
+    content = "昨日は東京都庁の近くでラーメンを食べた。北海道ではない。"
+    store.add(content)
+    store.add("大阪でうどんを食べなかった")
+    assert store.matching(query, 1) == [content]
+
+
+def test_a_word_is_not_found_in_pieces(store: Store) -> None:
+    store.add("京東の店と京都の店")
+    assert store.matching("東京") == []
+    assert store.matching("都京") == []
+
+
+def test_korean_and_mixed_text_match(store: Store) -> None:
+    store.add("서울에서 Kubernetes를 배웠다")
+    assert store.matching("서울") == store.matching("kubernetes") == ["서울에서 Kubernetes를 배웠다"]
+
+
+def test_full_width_letters_are_the_letters(store: Store) -> None:
+    store.add("ＡＰＩの設定")
+    assert store.matching("api") == ["ＡＰＩの設定"]
+
+
+def test_accents_do_not_matter(store: Store) -> None:
+    store.add("Das Caf\u00e9 in Z\u00fcrich")
+    assert store.matching("cafe") == store.matching("zurich") == store.matching("cafe\u0301") == ["Das Café in Zürich"]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        '"',
+        "AND",
+        "OR",
+        "NOT",
+        "NEAR(",
+        "a*b",
+        "C++ -x:y ^z",
+        "' OR 1=1 --",
+        "body:zebra",
+        "zebra*",
+        "{zebra}",
+        '"zebra',
+    ],
+)
+def test_nothing_in_a_query_is_syntax(store: Store, query: str) -> None:
+    store.add("nothing of interest")
+    store.search(keyword=query)
+
+
+def test_the_words_of_a_query_with_operators_still_count(store: Store) -> None:
+    store.add("we write C++ here")
+    store.add("zebras sleep")
+    assert store.matching("C++ -x:y ^z") == ["we write C++ here"]
+    assert store.matching('"zebras NEAR(') == ["zebras sleep"]
+    assert store.matching("body:zebra*") == ["zebras sleep"]
+
+
+@pytest.mark.parametrize("query", ["what does the", "!?", "— … «»", "the a of", "isn't it?", "👋"])
+def test_a_query_without_a_word_that_tells_anything_finds_nothing(store: Store, query: str) -> None:
+    store.add("what does the user have? isn't it 👋")
+    assert store.matching(query) == []
+
+
+def test_stop_words_do_not_vote(store: Store) -> None:
+    store.add("the the the of and to in it what does")
+    store.add("a zebra")
+    assert store.matching("what does the zebra do in it") == ["a zebra"]
+
+
+def test_a_very_long_query_is_answered(store: Store) -> None:
+    store.add("zebra")
+    assert store.matching("zebra " + " ".join(f"w{n}" for n in range(1_400))) == ["zebra"]
+
+
+def test_text_after_odd_characters_is_found(store: Store) -> None:
+    store.add("tab\tand\r\nline \u2028 \ufeff zebra")
+    assert len(store.matching("zebra")) == 1
+
+
+def test_hints_are_found_replaced_and_cleared(store: Store) -> None:
+    store.add("The gateway binds to 8443.", hints=["what port does the api listen on"])
+    store.add("unrelated text")
+    assert store.matching("port") == store.matching("listening") == ["The gateway binds to 8443."]
+    store.add("The gateway binds to 8443.", hints=["which socket"])
+    assert store.matching("port") == []
+    assert store.matching("socket") == ["The gateway binds to 8443."]
+    store.add("The gateway binds to 8443.")
+    assert store.matching("socket") == []
+    assert store.matching("gateway") == ["The gateway binds to 8443."]
+
+
+def test_hints_come_back_with_a_revival_only_when_given(store: Store) -> None:
+    memory = store.add("text", hints=["zebra"])
+    store.delete_id(memory.id)
+    assert store.matching("zebra") == []
+    store.add("text")
+    assert store.matching("zebra") == []
+
+
+# -------------------------------------------------------------------------------------------------------- both arms
+
+
+def test_both_arms_make_one_union_where_every_hit_has_its_cosine(store: Store) -> None:
+    store.add("near and zebra", near(0.9))
+    store.add("near", near(0.8))
+    store.add("far zebra", near(-0.25))
+    store.add("far", near(-0.5))
+    hits = {hit.memory.content: hit for hit in store.search(dense=vector(1), keyword="zebra", k=2).hits}
+    assert hits.keys() == {"near and zebra", "near", "far zebra"}
+    assert [hits[name].dense.rank for name in ("near and zebra", "near", "far zebra")] == [1, 2, 0]
+    assert hits["far zebra"].dense.score == pytest.approx(-0.25, abs=1e-6)
+    assert not hits["near"].HasField("keyword")
+    assert {hits[name].keyword.rank for name in ("near and zebra", "far zebra")} == {1, 2}
+
+
+def test_a_keyword_arm_without_words_leaves_the_dense_one(store: Store) -> None:
+    store.add("text", near(0.9))
+    (hit,) = store.search(dense=vector(1), keyword="what is the?").hits
+    assert hit.dense.rank == 1
+    assert not hit.HasField("keyword")
+
+
+def test_an_empty_namespace_has_no_hits(store: Store) -> None:
+    assert not store.search(dense=vector(1), keyword="zebra").hits
+
+
+def test_the_same_search_gives_the_same_answer(store: Store) -> None:
+    put_all(store, [{"content": f"zebra {n % 7} {n}", "embedded": near((n % 10) / 10)} for n in range(100)])
+    first = store.search(dense=vector(1), keyword="zebra 3", k=30)
+    for _ in range(3):
+        assert store.search(dense=vector(1), keyword="zebra 3", k=30) == first
+
+
+@pytest.mark.parametrize(
+    ("field", "request_"),
+    [
+        ("dense", pb.SearchMemoriesRequest()),
+        ("dense.vector", pb.SearchMemoriesRequest(dense=pb.DenseArm(vector=b"1234", k=1))),
+        ("dense.vector", pb.SearchMemoriesRequest(dense=pb.DenseArm(k=1))),
+        ("dense.k", pb.SearchMemoriesRequest(dense=pb.DenseArm(vector=vector(1)))),
+        ("dense.k", pb.SearchMemoriesRequest(dense=pb.DenseArm(vector=vector(1), k=-1))),
+        ("dense.k", pb.SearchMemoriesRequest(dense=pb.DenseArm(vector=vector(1), k=100_001))),
+        ("keyword.query", pb.SearchMemoriesRequest(keyword=pb.KeywordArm(query=" \n", k=1))),
+        ("keyword.query", pb.SearchMemoriesRequest(keyword=pb.KeywordArm(query="x" * 8_193, k=1))),
+        ("keyword.query", pb.SearchMemoriesRequest(keyword=pb.KeywordArm(query="a\x00b", k=1))),
+        ("keyword.k", pb.SearchMemoriesRequest(keyword=pb.KeywordArm(query="a"))),
+        ("keyword.k", pb.SearchMemoriesRequest(keyword=pb.KeywordArm(query="a", k=100_001))),
+        (
+            "filter.memory_types[0]",
+            pb.SearchMemoriesRequest(keyword=pb.KeywordArm(query="a", k=1), filter=Filter(memory_types=["t" * 257])),
+        ),
+    ],
+)
+def test_a_bad_search_is_refused(stub: StorageServiceStub, field: str, request_: pb.SearchMemoriesRequest) -> None:
+    with refused(Code.INVALID_ARGUMENT, field):
+        stub.SearchMemories(request_)
+
+
+# ----------------------------------------------------------------------------------------------- compare to newest
+
+
+def test_similarities_to_the_newest_come_newest_first(store: Store) -> None:
+    for n, cosine in enumerate((0.1, 0.9, -0.5)):
+        store.add(f"memory {n}", near(cosine), created_at=at(n))
+    Store(store.stub).add("elsewhere", near(0.3))
+    assert store.compare(vector(1)) == pytest.approx([-0.5, 0.9, 0.1], abs=1e-6)
+    assert store.compare(vector(1), newest=2) == pytest.approx([-0.5, 0.9], abs=1e-6)
+    store.delete_id(store.page(1).memories[0].id)
+    assert store.compare(vector(1), newest=2) == pytest.approx([0.9, 0.1], abs=1e-6)
+
+
+def test_an_empty_namespace_has_no_similarities(store: Store) -> None:
+    assert store.compare(vector(1)) == []
+
+
+@pytest.mark.parametrize("newest", [0, -1, 1001])
+def test_a_bad_number_of_newest_is_refused(store: Store, newest: int) -> None:
+    with refused(Code.INVALID_ARGUMENT, "newest"):
+        store.compare(vector(1), newest=newest)
+
+
+def test_a_bad_vector_is_not_compared(store: Store) -> None:
+    with refused(Code.INVALID_ARGUMENT, "vector"):
+        store.compare(b"")
