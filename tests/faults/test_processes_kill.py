@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import select
 import signal
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import grpc
 import pytest
-from support.command import answer, hippovault
+from support.command import COMMAND, answer, hippovault
+from support.processes import environment
 
 from hippovault.memory.v1 import memory_service_pb2 as pb
 from hippovault.memory.v1 import memory_service_pb2_grpc
@@ -21,6 +23,10 @@ from hippovault_gateway.local.state import Serving
 SECONDS = 30.0
 NAMESPACE = "kill"
 SERVICES = ("embedding", "storage", "gateway")
+INITIALIZE = (
+    b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},'
+    b'"clientInfo":{"name":"test","version":"1"}}}\n'
+)
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +100,30 @@ def test_all_were_restarted_once_by_the_same_supervisor(memory: Path) -> None:
     status = answer(memory, "status")
     assert status["processes"].keys() == set(SERVICES)
     assert status["ping"]["live_memories"] == 2 * len(SERVICES)
+
+
+def test_a_session_ends_with_its_gateway_and_the_next_one_waits_for_the_new_gateway(memory: Path) -> None:
+    door = subprocess.Popen(
+        [*COMMAND, "mcp"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(memory),
+    )
+    with door:
+        assert door.stdin
+        assert door.stdout
+        assert door.stderr
+        door.stdin.write(INITIALIZE)
+        door.stdin.flush()
+        assert b'"serverInfo"' in door.stdout.readline()
+        kill(processes(memory)["gateway"]["pid"])
+        following = hippovault(memory, "mcp", stdin=INITIALIZE)
+        assert door.stdout.read() == b""
+        assert door.stderr.read() == b"hippovault mcp: the gateway ended the connection\n"
+    assert door.returncode == 1
+    assert (following.returncode, following.stderr) == (0, b"")
+    assert b'"serverInfo"' in following.stdout
 
 
 def test_after_the_supervisor_was_killed_a_new_one_takes_over(memory: Path) -> None:
