@@ -42,7 +42,7 @@ def test_a_run_without_spaces_becomes_its_pairs_and_last_character() -> None:
     [
         ("What does the zebra eat?", '"zebra" OR "eat"'),
         ("Zebra zebra ZEBRA", '"zebra"'),
-        ('"AND" OR NOT NEAR(x', '"near" OR "x"'),
+        ('"AND" OR NOT NEAR(x', '"not" OR "near" OR "x"'),
         ("user's re-run", '"user" OR "run"'),
         ("東京", '"東京"'),
         ("東京都", '"東京 京都"'),

@@ -32,7 +32,7 @@ WORD = re.compile("(?:[^\\W_]|[\u0300-\u036f])+")
 
 FUNCTION_WORDS = (
     "a about am an and any are as at be been being but by can could d did do does doing don for from had has have "
-    "having he her hers him his how i if in into is isn it its ll m me my no nor not of on or our re s she should so "
+    "having he her hers him his how i if in into is isn it its ll m me my of on or our re s she should so "
     "some t than that the their them then there these they this those to us ve was we were what when where which who "
     "whom whose why will with would you your"
 )
