@@ -277,6 +277,28 @@ def test_a_reader_cannot_write(engine: SqliteEngine) -> None:
     assert refused.value.code is Code.FAILED_PRECONDITION
 
 
+# ----------------------------------------------------------------------------------------------------------- search
+
+
+def nearest(engine: SqliteEngine, k: int) -> list[tuple[int, str, float]]:
+    request = pb.SearchMemoriesRequest(namespace="n", dense=pb.DenseArm(vector=vector(1), k=k))
+    hits = sorted(engine.search_memories(request).hits, key=lambda hit: hit.dense.rank)
+    return [(hit.dense.rank, hit.memory.content, hit.dense.score) for hit in hits]
+
+
+def test_both_ways_to_find_the_nearest_agree_in_every_rank(
+    engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(120):
+        put(engine, f"memory {n}", near((n * 7 % 40) / 40))  # Three of each: the k-th place is often shared.
+    for k in (1, 2, 3, 50, 119, 120, 121, 4095, 4096, 100_000):
+        monkeypatch.setattr(search, "SCAN_COST", 1)  # All is small.
+        scanned = nearest(engine, k)
+        monkeypatch.setattr(search, "SCAN_COST", 1_000_000)  # Nothing is.
+        assert nearest(engine, k) == scanned
+        assert len(scanned) == min(k, 120)
+
+
 # ------------------------------------------------------------------------------------------------------- the rest
 
 

@@ -21,8 +21,8 @@ HINTS_WEIGHT = 1.0
 MAX_VEC0_K = 4096
 """vec0 refuses more neighbours in one query."""
 
-SCAN_COST = 8
-"""What computing one distance outside vec0 costs, measured in distances inside it."""
+SCAN_COST = 64
+"""What looking up one vector costs, measured in vectors that vec0 runs through (10 to 50 µs against 0.4 to 0.5 µs)."""
 
 MAX_ANSWER_BYTES = 256 * 1024 * 1024
 MIN_LARGE_ANSWER = 2_000
