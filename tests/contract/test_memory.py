@@ -11,13 +11,13 @@ import grpc
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from support.stack import Stack
 
 from hippovault.memory.v1 import memory_pb2
 from hippovault.memory.v1 import memory_service_pb2 as pb
 from hippovault.memory.v1.memory_service_pb2_grpc import MemoryServiceStub
 from hippovault_chassis.errors import ServiceError
 from hippovault_gateway import ranking
+from support.stack import Stack
 
 SECONDS = 60
 

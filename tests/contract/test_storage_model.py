@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.storage import CREATED, EXISTED, REVIVED, UPDATED, Code, Ref, Store, entity, refused, stub_of
 
 from hippovault.storage.v1.storage_pb2_grpc import StorageServiceStub
+from support.storage import CREATED, EXISTED, REVIVED, UPDATED, Code, Ref, Store, entity, refused, stub_of
 
 CONTENTS = ("alpha", "beta", "gamma")
 KEYS = ("", "one", "two")

@@ -19,6 +19,8 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from hippovault.storage.v1 import storage_pb2 as pb
 from support.processes import STOP_SECONDS, environment
 from support.storage import (
     EXISTED,
@@ -38,8 +40,6 @@ from support.storage import (
     stub_of,
     vector,
 )
-
-from hippovault.storage.v1 import storage_pb2 as pb
 
 SERVICE = "hippovault.storage.v1.StorageService"
 MORE_THAN_VEC0_ALLOWS = 4_100
@@ -342,13 +342,19 @@ def test_memories_of_another_program_are_adopted(home: Path, foreign: apsw.Conne
 
 
 def test_what_is_theirs_is_left_alone(home: Path, foreign: apsw.Connection) -> None:
-    first = write_foreign(foreign, "zebra", near(0.5))
+    first = write_foreign(foreign, "Zebra", near(0.5), tags=" a , b", metadata="not json", created_at=None)
     foreign.execute("UPDATE memories SET extra_column = 'kept'; INSERT INTO somebody_elses VALUES ('kept')")
+    columns = f"SELECT content_hash, metadata, created_at, extra_column, tags FROM memories WHERE id = {first}"  # noqa: S608
+    before = rows(foreign, columns)
     foreign.close()
     with stub_of(home) as stub:
-        Store(stub, "default").add("zebra", tags=["new"])
+        Store(stub, "default").add("Zebra", hints=["a hint"])
     with opened(database(home)) as file:
-        assert rows(file, "SELECT extra_column, tags FROM memories WHERE id = ?", (first,)) == [("kept", "new")]
+        assert rows(file, columns) == before
+    with stub_of(home) as stub:
+        Store(stub, "default").add("Zebra", tags=["new"])
+    with opened(database(home)) as file:
+        assert rows(file, columns) == [(*before[0][:-1], "a,b,new")]
         assert rows(file, "SELECT anything FROM somebody_elses") == [("kept",)]
 
 

@@ -13,6 +13,10 @@ from typing import Any
 
 import grpc
 import pytest
+
+from hippovault.memory.v1 import memory_pb2
+from hippovault.storage.v1 import storage_pb2 as pb
+from hippovault.storage.v1.storage_pb2_grpc import StorageServiceStub
 from support.storage import (
     CREATED,
     DIMENSIONS,
@@ -30,10 +34,6 @@ from support.storage import (
     stub_of,
     vector,
 )
-
-from hippovault.memory.v1 import memory_pb2
-from hippovault.storage.v1 import storage_pb2 as pb
-from hippovault.storage.v1.storage_pb2_grpc import StorageServiceStub
 
 SURPRISE = memory_pb2.Surprise(
     score=0.625,

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
-from support.storage import Code, Memory, Ref, Store, at, entity, refused, stub_of
 
 from hippovault.memory.v1 import memory_pb2
 from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault.storage.v1.storage_pb2_grpc import StorageServiceStub
+from support.storage import Code, Memory, Ref, Store, at, entity, refused, stub_of
 
 UNKNOWN_HASH = "0" * 64
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.storage import Code, Filter, Store, at, near, refused, stub_of, vector
 
 from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault.storage.v1.storage_pb2_grpc import StorageServiceStub
+from support.storage import Code, Filter, Store, at, near, refused, stub_of, vector
 
 
 @pytest.fixture(scope="module")

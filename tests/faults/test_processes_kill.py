@@ -12,13 +12,13 @@ from pathlib import Path
 
 import grpc
 import pytest
-from support.command import COMMAND, answer, hippovault
-from support.processes import environment
 
 from hippovault.memory.v1 import memory_service_pb2 as pb
 from hippovault.memory.v1 import memory_service_pb2_grpc
 from hippovault_chassis.errors import ServiceError
 from hippovault_gateway.local.state import Serving
+from support.command import COMMAND, answer, hippovault
+from support.processes import environment
 
 SECONDS = 30.0
 NAMESPACE = "kill"

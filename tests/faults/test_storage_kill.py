@@ -9,10 +9,10 @@ from itertools import count
 from pathlib import Path
 
 import grpc
-from support.storage import Store, assert_whole, connected, database, near, serving, stub_of
 
 from hippovault.storage.v1.storage_pb2_grpc import StorageServiceStub
 from hippovault_chassis.errors import ServiceError
+from support.storage import Store, assert_whole, connected, database, near, serving, stub_of
 
 ROUNDS = 12
 WRITERS = 8

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.command import COMMAND, answer, hippovault
-from support.processes import environment
 
 from hippovault_gateway.cli import app
+from support.command import COMMAND, answer, hippovault
+from support.processes import environment
 
 CONFIGURATION = """
 [embedding]

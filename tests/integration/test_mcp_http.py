@@ -13,13 +13,13 @@ from urllib.parse import urlsplit
 
 import mcp_types
 import pytest
-from integration.mcp_support import Connect, DoorTests, answer, refusal
 from mcp.client.client import Client
-from support.processes import Process, start
-from support.stack import Stack
 
 from hippovault_gateway.mcp import messages
 from hippovault_gateway.settings import PREFERRED_HTTP
+from integration.mcp_support import Connect, DoorTests, answer, refusal
+from support.processes import Process, start
+from support.stack import Stack
 
 HEADERS = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 PING = b'{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"ping","arguments":{}}}'

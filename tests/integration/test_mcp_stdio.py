@@ -14,13 +14,13 @@ import mcp_types
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from integration.mcp_support import TOOLS, Connect, DoorTests, Era, RawSession, check_outcome
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
-from support.processes import Process, environment, start
-from support.stack import Stack
 
 from hippovault_gateway.mcp import messages, tools
+from integration.mcp_support import TOOLS, Connect, DoorTests, Era, RawSession, check_outcome
+from support.processes import Process, environment, start
+from support.stack import Stack
 
 COMMAND = str(Path(sys.executable).with_name("hippovault"))
 LISTED = {tool.name: tool.listed() for tool in tools.TOOLS}

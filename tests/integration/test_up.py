@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.command import COMMAND, answer, hippovault
-from support.processes import environment, start
 
 from hippovault_chassis import locks
+from support.command import COMMAND, answer, hippovault
+from support.processes import environment, start
 
 SECONDS = 60
 SERVICES = {"embedding", "storage", "gateway"}

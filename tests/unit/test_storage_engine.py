@@ -11,7 +11,6 @@ from pathlib import Path
 import apsw
 import grpc
 import pytest
-from support.storage import DIMENSIONS, Code, near, vector
 
 from hippovault.memory.v1 import memory_pb2
 from hippovault.storage.v1 import storage_pb2 as pb
@@ -19,6 +18,7 @@ from hippovault_chassis import deadline
 from hippovault_chassis.errors import ServiceError
 from hippovault_storage.sqlite import connections, query, records, search
 from hippovault_storage.sqlite.engine import SqliteEngine
+from support.storage import DIMENSIONS, Code, near, vector
 
 READERS = 2
 

@@ -14,6 +14,7 @@ from hippovault_storage import merging, times
 from hippovault_storage.sqlite import identity, query, records, text
 
 Memory = memory_pb2.Memory
+Columns = dict[str, str | float | None]
 
 
 def put(connection: apsw.Connection, request: pb.PutMemoryRequest) -> pb.PutMemoryResponse:
@@ -84,26 +85,26 @@ def remove_words(connection: apsw.Connection, ids: list[int]) -> None:
 
 
 def _write(connection: apsw.Connection, memory: Memory, stored: Memory | None) -> None:
-    _write_row(connection, memory)
-    _write_side_row(connection, memory)
+    """Writes what differs, and sets the memory's id when it is new."""
+    if stored is None:
+        memory.id = _insert(connection, "memories", {"content_hash": _row_hash(connection, memory), **_row(memory)})
+        _insert(connection, "hippo_memories", {"memory_id": memory.id, **_side_row(memory)})
+    else:
+        changes = _differing(_row(stored), _row(memory))
+        if _identity(stored) != _identity(memory):
+            changes["content_hash"] = _row_hash(connection, memory)
+        _update(connection, "memories", "id", memory.id, changes)
+        _update(connection, "hippo_memories", "memory_id", memory.id, _differing(_side_row(stored), _side_row(memory)))
     if stored is None or stored.tags != memory.tags:
         write_tags(connection, memory)
-    words_stay = (
-        stored is not None
-        and not stored.HasField("deleted_at")
-        and stored.content == memory.content
-        and stored.hints == memory.hints
-    )
-    if not words_stay:
+    if stored is None or _words(stored) != _words(memory):
         write_words(connection, memory)
 
 
-def _write_row(connection: apsw.Connection, memory: Memory) -> None:
-    """Writes the drop-in row, and sets the memory's id when it is new."""
+def _row(memory: Memory) -> Columns:
+    """Returns the drop-in row, but for what identifies it."""
     created_at, updated_at = times.seconds(memory.created_at), times.seconds(memory.updated_at)
-    values = {
-        "id": memory.id or None,
-        "content_hash": _free_row_hash(connection, memory),
+    return {
         "content": memory.content,
         "tags": records.join_tags(memory.tags),
         "memory_type": memory.memory_type or None,
@@ -112,14 +113,13 @@ def _write_row(connection: apsw.Connection, memory: Memory) -> None:
         "updated_at": updated_at,
         "created_at_iso": times.iso(created_at),
         "updated_at_iso": times.iso(updated_at),
-        "deleted_at": None,
+        "deleted_at": times.seconds(memory.deleted_at) if memory.HasField("deleted_at") else None,
     }
-    memory.id = query.value(connection, ROW, values)
 
 
-def _write_side_row(connection: apsw.Connection, memory: Memory) -> None:
-    values = {
-        "memory_id": memory.id,
+def _side_row(memory: Memory) -> Columns:
+    """Returns our row beside it, but for its id."""
+    return {
         "namespace": memory.namespace,
         "category": memory.category,
         "key": memory.key,
@@ -134,7 +134,31 @@ def _write_side_row(connection: apsw.Connection, memory: Memory) -> None:
         "updated_at": times.seconds(memory.updated_at),
         "deleted_at": times.seconds(memory.deleted_at) if memory.HasField("deleted_at") else None,
     }
-    connection.execute(SIDE_ROW, values)
+
+
+def _identity(memory: Memory) -> tuple[str, ...]:
+    return memory.namespace, memory.category, memory.key, memory.content
+
+
+def _words(memory: Memory) -> tuple[bool, str, list[str]]:
+    return memory.HasField("deleted_at"), memory.content, list(memory.hints)
+
+
+def _differing(before: Columns, after: Columns) -> Columns:
+    # Columns that stay are not written: another program may have put into them what it alone can read.
+    return {name: value for name, value in after.items() if before[name] != value}
+
+
+def _insert(connection: apsw.Connection, table: str, values: Columns) -> int:
+    marks = ", ".join(f":{name}" for name in values)
+    inserted = f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks}) RETURNING rowid"
+    return int(query.value(connection, inserted, values))
+
+
+def _update(connection: apsw.Connection, table: str, key: str, memory_id: int, changes: Columns) -> None:
+    if changes:
+        settings = ", ".join(f"{name} = :{name}" for name in changes)
+        connection.execute(f"UPDATE {table} SET {settings} WHERE {key} = :{key}", {**changes, key: memory_id})
 
 
 def _write_vector(connection: apsw.Connection, memory_id: int, vector: bytes) -> None:
@@ -146,7 +170,7 @@ def _write_vector(connection: apsw.Connection, memory_id: int, vector: bytes) ->
         )
 
 
-def _free_row_hash(connection: apsw.Connection, memory: Memory) -> str:
+def _row_hash(connection: apsw.Connection, memory: Memory) -> str:
     taken_by_another = "SELECT EXISTS(SELECT 1 FROM memories WHERE content_hash = ? AND id <> ?)"
     hashes = identity.row_hashes(memory)
     return next((h for h in hashes if not query.value(connection, taken_by_another, (h, memory.id))), hashes[-1])
@@ -154,27 +178,3 @@ def _free_row_hash(connection: apsw.Connection, memory: Memory) -> str:
 
 def _has_vector(connection: apsw.Connection, memory_id: int) -> bool:
     return bool(query.value(connection, "SELECT EXISTS(SELECT 1 FROM memory_embeddings WHERE rowid = ?)", (memory_id,)))
-
-
-def _upsert(table: str, key: str, columns: tuple[str, ...]) -> str:
-    names, marks = ", ".join((key, *columns)), ", ".join(f":{name}" for name in (key, *columns))
-    changes = ", ".join(f"{name} = excluded.{name}" for name in columns)
-    return f"INSERT INTO {table} ({names}) VALUES ({marks}) ON CONFLICT ({key}) DO UPDATE SET {changes}"
-
-
-ROW = _upsert(
-    "memories",
-    "id",
-    (
-        "content_hash", "content", "tags", "memory_type", "metadata", "created_at", "updated_at", "created_at_iso",
-        "updated_at_iso", "deleted_at",
-    ),
-) + " RETURNING id"  # fmt: skip
-SIDE_ROW = _upsert(
-    "hippo_memories",
-    "memory_id",
-    (
-        "namespace", "category", "key", "content_hash", "memory_type", "hints", "importance", "surprise", "version",
-        "model_revision", "created_at", "updated_at", "deleted_at",
-    ),
-)  # fmt: skip
