@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 
-from hippovault_chassis import notify, process, serving
+from hippovault_chassis import process, serving
 from hippovault_gateway import servicer
 from hippovault_gateway.application import Application
 from hippovault_gateway.clients import Services
@@ -37,8 +37,7 @@ async def _serve(settings: GatewaySettings) -> None:
         await stack.enter_async_context(
             serving.aio_server(settings.address("gateway"), [servicer.service(application)])
         )
-        notify.ready(application.mcp_http_url)
-        await serving.stopped()
+        await serving.stopped(application.mcp_http_url)
 
 
 if __name__ == "__main__":

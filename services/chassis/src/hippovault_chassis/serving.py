@@ -114,18 +114,27 @@ def sync_server(address: str, services: Sequence[Service], threads: int) -> Iter
             lock.close()
 
 
-async def stopped() -> None:
-    """Returns when this process is asked to stop."""
+async def stopped(status: str) -> None:
+    """Tells the parent that this process serves, and returns when it is asked to stop.
+
+    Args:
+        status: Free text for people, such as the address.
+    """
     event = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, event.set)
     _watch_parent(lambda: loop.call_soon_threadsafe(event.set))
+    notify.ready(status)  # Only now, since a parent may ask at once.
     await event.wait()
 
 
-def wait_until_stopped() -> None:
-    """Blocks the main thread until this process is asked to stop."""
+def wait_until_stopped(status: str) -> None:
+    """Tells the parent that this process serves, and blocks the main thread until it is asked to stop.
+
+    Args:
+        status: Free text for people, such as the address.
+    """
     waiting, waking = socket.socketpair()
     waking.settimeout(0)
     # A signal may come to one of gRPC's threads; a lock that the main thread waits for would not notice it.
@@ -133,6 +142,7 @@ def wait_until_stopped() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
     _watch_parent(lambda: waking.send(b"\0"))
+    notify.ready(status)  # Only now, since a parent may ask at once.
     waiting.recv(1)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from hippovault.embedding.v1.embedding_pb2_grpc import add_EmbeddingServiceServicer_to_server
-from hippovault_chassis import notify, process, serving
+from hippovault_chassis import process, serving
 from hippovault_embedding.embedder import Embedder
 from hippovault_embedding.model import default_model
 from hippovault_embedding.servicer import NAME, EmbeddingServicer
@@ -28,8 +28,7 @@ async def _serve(settings: EmbeddingSettings) -> None:
     service = serving.Service(NAME, servicer, add_EmbeddingServiceServicer_to_server)
     try:
         async with serving.aio_server(settings.address("embedding"), [service]) as bound:
-            notify.ready(bound)
-            await serving.stopped()
+            await serving.stopped(bound)
     finally:
         embedder.close()
 

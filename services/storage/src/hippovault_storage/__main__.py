@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hippovault.storage.v1.storage_pb2_grpc import add_StorageServiceServicer_to_server
-from hippovault_chassis import notify, process, serving
+from hippovault_chassis import process, serving
 from hippovault_storage.servicer import NAME, StorageServicer
 from hippovault_storage.settings import StorageSettings
 from hippovault_storage.sqlite.engine import SqliteEngine
@@ -24,8 +24,7 @@ def serve(settings: StorageSettings) -> None:
     with SqliteEngine.open(path, settings.dimensions, settings.read_connections) as engine:
         service = serving.Service(NAME, StorageServicer(engine), add_StorageServiceServicer_to_server)
         with serving.sync_server(settings.address("storage"), [service], THREADS) as bound:
-            notify.ready(bound)
-            serving.wait_until_stopped()
+            serving.wait_until_stopped(bound)
 
 
 if __name__ == "__main__":

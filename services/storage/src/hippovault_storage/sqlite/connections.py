@@ -68,8 +68,9 @@ class _Write:
 class Writer:
     """Runs writes one after another on one thread.
 
-    Writes that wait together are committed together (group commit): one fsync for all, a savepoint for each, so that
-    one that fails undoes itself alone.
+    Writes that wait together share one transaction, and so one fsync (group commit). One that fails before it has
+    written anything leaves the others be; if one fails later, all are undone and run again, each in a transaction of
+    its own. Savepoints would do too, but each makes FTS5 write out a segment of its index.
 
     Args:
         connection: Used by this writer's thread alone from now on.
@@ -85,7 +86,7 @@ class Writer:
         self._thread.start()
 
     def run(self, work: Callable[[apsw.Connection], ResultT]) -> ResultT:
-        """Runs the work in a transaction and returns its result once that is on disk.
+        """Runs the work in a transaction, perhaps more than once, and returns its result once that is on disk.
 
         Raises:
             ServiceError: What the work raised; RESOURCE_EXHAUSTED when too many writes wait; DEADLINE_EXCEEDED when
@@ -123,28 +124,29 @@ class Writer:
     def _commit(self, group: list[_Write]) -> None:
         try:
             self._connection.execute("BEGIN IMMEDIATE")
-            done = [(write.result, *self._attempt(write.work)) for write in group]
+        except apsw.Error as error:  # Such as a lock of another program, which would hold up each alone as well.
+            _resolve(group, [(None, error)] * len(group))
+            return
+        try:
+            outcomes = [self._attempt(write.work) for write in group]
             self._connection.execute("COMMIT")
-        except Exception as error:  # noqa: BLE001  # Each of the callers gets it.
+        except Exception as error:  # noqa: BLE001  # The callers get it.
             self._roll_back()
-            done = [(write.result, None, error) for write in group]
-        for result, value, failure in done:
-            if failure is None:
-                result.set_result(value)
-            else:
-                result.set_exception(failure)
+            outcomes = [(None, error)]
+        if len(outcomes) == len(group):
+            _resolve(group, outcomes)
+            return
+        for write in group:
+            self._commit([write])
 
     def _attempt(self, work: Callable[[apsw.Connection], Any]) -> tuple[Any, Exception | None]:
-        self._connection.execute("SAVEPOINT write")
+        before = self._connection.total_changes()
         try:
-            value, failure = work(self._connection), None
+            return work(self._connection), None
         except Exception as error:
-            if not self._connection.in_transaction:  # SQLite gave up the whole group, as on a full disk.
+            if self._connection.total_changes() != before or not self._connection.in_transaction:
                 raise
-            self._connection.execute("ROLLBACK TO write")
-            value, failure = None, error
-        self._connection.execute("RELEASE write")
-        return value, failure
+            return None, error
 
     def _roll_back(self) -> None:
         # A rollback that fails has rolled back all the same, and the callers are owed the first error.
@@ -194,6 +196,14 @@ class Readers:
         """Closes every connection, waiting for those that are lent."""
         for _ in range(self._size):
             self._idle.get().close()
+
+
+def _resolve(group: list[_Write], outcomes: list[tuple[Any, Exception | None]]) -> None:
+    for write, (value, failure) in zip(group, outcomes, strict=True):
+        if failure is None:
+            write.result.set_result(value)
+        else:
+            write.result.set_exception(failure)
 
 
 def _awaited(result: Future[ResultT]) -> ResultT:

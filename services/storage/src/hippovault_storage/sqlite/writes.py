@@ -151,8 +151,9 @@ def _differing(before: Columns, after: Columns) -> Columns:
 
 def _insert(connection: apsw.Connection, table: str, values: Columns) -> int:
     marks = ", ".join(f":{name}" for name in values)
-    inserted = f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks}) RETURNING rowid"
-    return int(query.value(connection, inserted, values))
+    # No RETURNING: it needs a savepoint, upon which FTS5 writes out a segment of its index.
+    connection.execute(f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks})", values)
+    return connection.last_insert_rowid()
 
 
 def _update(connection: apsw.Connection, table: str, key: str, memory_id: int, changes: Columns) -> None:
