@@ -52,6 +52,7 @@ def refusal(**fields: object) -> ServiceError:
         ("metadata", {"metadata": "[]"}),
         ("metadata", {"metadata": "{"}),
         ("metadata", {"metadata": '{"a":NaN}'}),
+        ("metadata", {"metadata": '{"a":[-1e999]}'}),
         ("metadata", {"metadata": "[" * 10_000}),
         ("metadata", {"metadata": '{"a":"' + "x" * 16_384 + '"}'}),
         ("created_at", {"created_at": Timestamp(seconds=10**12)}),

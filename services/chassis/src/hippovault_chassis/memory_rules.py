@@ -156,12 +156,15 @@ def metadata(field: str, value: str) -> None:
     if size > MAX_METADATA_BYTES:
         raise ServiceError.invalid(field, f"must have at most {MAX_METADATA_BYTES} UTF-8 bytes as JSON, has {size}")
     try:
-        parsed = json.loads(value, parse_constant=_refuse_constant)
+        parsed = json.loads(value, parse_float=_finite, parse_constant=_finite)
     except (ValueError, RecursionError):
-        raise ServiceError.invalid(field, "must be a JSON object") from None
+        raise ServiceError.invalid(field, "must be a JSON object, its numbers within the range of a double") from None
     if not isinstance(parsed, dict):
         raise ServiceError.invalid(field, f"must be a JSON object, is {type(parsed).__name__}")
 
 
-def _refuse_constant(name: str) -> None:
-    raise ValueError(name)
+def _finite(number: str) -> float:
+    value = float(number)
+    if not math.isfinite(value):
+        raise ValueError
+    return value
