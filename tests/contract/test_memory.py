@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import grpc
 import pytest
@@ -17,7 +18,7 @@ from hippovault.memory.v1 import memory_service_pb2 as pb
 from hippovault.memory.v1.memory_service_pb2_grpc import MemoryServiceStub
 from hippovault_chassis.errors import ServiceError
 from hippovault_gateway import ranking
-from support.stack import Stack
+from support.stack import Stack, running
 
 SECONDS = 60
 
@@ -155,7 +156,7 @@ def test_each_mode_finds_what_it_is_for(gateway: MemoryServiceStub, namespace: s
     assert recalled(gateway, namespace, "QX-7741", mode=pb.RECALL_MODE_KEYWORD)[0].startswith("Error code")
     assert recalled(gateway, namespace, "feline QX-7741")[0].startswith("Error code")
     default = gateway.Recall(pb.RecallRequest(namespace=namespace, query="revenue"), timeout=SECONDS)
-    assert (default.mode, default.degraded, default.truncated) == (pb.RECALL_MODE_HYBRID, "", False)
+    assert (default.mode, default.HasField("degradation"), default.truncated) == (pb.RECALL_MODE_HYBRID, False, False)
 
 
 def test_a_dense_hit_explains_its_score_by_the_published_formula(gateway: MemoryServiceStub, namespace: str) -> None:
@@ -273,7 +274,6 @@ def test_a_long_content_is_cut_for_the_vector_alone(gateway: MemoryServiceStub, 
         ("hints", {"content": "ok", "hints": ["a", "b", "c", "d"]}),
         ("importance", {"content": "ok", "importance": 2.0}),
         ("metadata", {"content": "ok", "metadata": "[1]"}),
-        ("category", {"content": "ok", "category": "c"}),
         ("namespace", {"content": "ok", "namespace": "a\x07"}),
     ],
 )
@@ -362,3 +362,40 @@ def test_health_is_served(stack: Stack) -> None:
         for name in ("", "hippovault.memory.v1.MemoryService"):
             answer = health.Check(health_pb2.HealthCheckRequest(service=name), timeout=SECONDS)
             assert answer.status == health_pb2.HealthCheckResponse.SERVING
+
+
+def test_a_batch_is_written_in_the_order_of_its_items(gateway: MemoryServiceStub, namespace: str) -> None:
+    remember(gateway, namespace, "The port is B", category="api", key="port")
+    remember(gateway, namespace, "Known already", tags=["first"])
+    contents = [("port", "The port is A"), ("", "Known already"), ("port", "The port is B"), ("port", "The port is C")]
+    items = [
+        pb.RememberRequest(namespace=namespace, category=key and "api", key=key, content=content, tags=["batch"])
+        for key, content in contents
+    ]
+    results = gateway.BatchRemember(pb.BatchRememberRequest(requests=items), timeout=SECONDS).results
+    assert [result.response.outcome for result in results] == [
+        memory_pb2.WRITE_OUTCOME_UPDATED,
+        memory_pb2.WRITE_OUTCOME_EXISTED,
+        memory_pb2.WRITE_OUTCOME_UPDATED,
+        memory_pb2.WRITE_OUTCOME_UPDATED,
+    ]
+    assert [result.response.memory.content for result in results] == [content for _, content in contents]
+    assert recalled(gateway, namespace, "port", mode=pb.RECALL_MODE_KEYWORD) == ["The port is C"]
+    assert list(results[1].response.memory.tags) == ["first", "batch"]
+
+
+def test_a_batch_may_be_larger_than_what_is_embedded_at_once(home: Path) -> None:
+    with running(home, {"HIPPOVAULT_EMBEDDING_MAX_TEXTS": "2"}) as small, small.client() as client:
+        items = [pb.RememberRequest(content=f"Memory number {number}") for number in range(5)]
+        results = client.BatchRemember(pb.BatchRememberRequest(requests=items), timeout=SECONDS).results
+        assert [result.response.memory.content for result in results] == [item.content for item in items]
+
+
+def test_a_model_that_does_not_fit_the_store_is_told_by_both_numbers(home: Path) -> None:
+    with running(home, {"HIPPOVAULT_STORAGE_DIMENSIONS": "8"}) as odd, odd.client() as client:
+        statuses = {status.name: status for status in client.Ping(pb.PingRequest(), timeout=SECONDS).services}
+        assert not statuses["storage"].serving
+        assert "8 dimensions" in statuses["storage"].reason
+        assert "384" in statuses["storage"].reason
+        error = refused(lambda: client.Remember(pb.RememberRequest(content="x"), timeout=SECONDS))
+        assert (error.code, error.reason, error.field) == (grpc.StatusCode.FAILED_PRECONDITION, "MODEL_MISMATCH", "")

@@ -390,14 +390,14 @@ def test_deleting_and_storing_over_and_over_keeps_one_memory(store: Store) -> No
 def test_a_vector_is_required_where_no_live_memory_has_the_content(store: Store, *, deleted: bool) -> None:
     if deleted:
         store.delete_id(store.add("text").id)
-    with refused(Code.FAILED_PRECONDITION, "vector", reason="VECTOR_REQUIRED"):
+    with refused(Code.FAILED_PRECONDITION, "vectors", reason="VECTOR_REQUIRED"):
         store.put("text", b"")
     assert store.listed() == []
 
 
 def test_an_update_without_a_vector_changes_nothing(store: Store) -> None:
     first = store.add("old", key="k")
-    with refused(Code.FAILED_PRECONDITION, "vector", reason="VECTOR_REQUIRED"):
+    with refused(Code.FAILED_PRECONDITION, "vectors", reason="VECTOR_REQUIRED"):
         store.put("new", b"", key="k", tags=["t"])
     assert store.get_id(first.id) == first
 
@@ -417,7 +417,7 @@ def test_an_update_without_a_vector_changes_nothing(store: Store) -> None:
     ids=["short", "long", "odd", "zero", "not-normalised", "nan", "one-nan", "infinite"],
 )
 def test_a_bad_vector_is_refused_and_nothing_is_stored(store: Store, bad: bytes) -> None:
-    with refused(Code.INVALID_ARGUMENT, "vector"):
+    with refused(Code.INVALID_ARGUMENT, "vectors"):
         store.put("text", bad)
     assert store.find("text") is None
 
@@ -511,7 +511,7 @@ def test_a_bad_field_is_named_and_nothing_is_stored(store: Store, field: str, fi
 
 def test_a_request_without_a_memory_is_refused(stub: StorageServiceStub) -> None:
     with refused(Code.INVALID_ARGUMENT, "content"):
-        stub.PutMemory(pb.PutMemoryRequest(vector=vector(1)))
+        stub.PutMemory(pb.PutMemoryRequest(vectors=vector(1)))
 
 
 def test_an_error_never_tells_the_content(store: Store) -> None:

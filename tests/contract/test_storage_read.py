@@ -207,7 +207,7 @@ def test_a_token_belongs_to_its_listing(store: Store) -> None:
         ("page_size", {"size": 1001}),
         ("skip", {"skip": -1}),
         ("filter.tags_any[0]", {"tags_any": ["a,b"]}),
-        ("filter.created_after", {"created_after": Timestamp(seconds=10**15)}),
+        ("filter.created_since", {"created_since": Timestamp(seconds=10**15)}),
     ],
 )
 def test_a_bad_listing_is_refused(store: Store, field: str, arguments: dict[str, Any]) -> None:
@@ -260,9 +260,9 @@ def test_filters_by_type_category_and_time_hold_together(store: Store) -> None:
     store.add("three", memory_type="Decision", category="d", key="3", created_at=at(30))
     assert store.listed(memory_types=["Decision"]) == ["three", "one"]
     assert store.listed(memory_types=["Decision", "decision"], categories=["c"]) == ["two", "one"]
-    assert store.listed(created_after=at(20)) == ["three", "two"]
+    assert store.listed(created_since=at(20)) == ["three", "two"]
     assert store.listed(created_before=at(20)) == ["one"]
-    assert store.listed(created_after=at(10), created_before=at(30), memory_types=["Decision"]) == ["one"]
+    assert store.listed(created_since=at(10), created_before=at(30), memory_types=["Decision"]) == ["one"]
 
 
 # ---------------------------------------------------------------------------------------------------------- summary

@@ -77,7 +77,7 @@ def test_every_filter_holds_in_both_arms(store: Store) -> None:
         ({"tags_all": ["a", "b"]}, []),
         ({"memory_types": ["Note"]}, ["zebra one"]),
         ({"categories": ["d"]}, ["zebra two"]),
-        ({"created_after": at(15)}, ["zebra two"]),
+        ({"created_since": at(15)}, ["zebra two"]),
         ({"created_before": at(15)}, ["zebra one"]),
     ):
         assert store.nearest(vector(1), **conditions) == expected

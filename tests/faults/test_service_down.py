@@ -70,9 +70,9 @@ def test_without_the_embedder_hybrid_answers_from_the_keyword_arm(own_stack: Sta
     own_stack.processes["embedding"].kill()
     hybrid = recall(gateway, pb.RECALL_MODE_HYBRID)
     assert hybrid.hits[0].memory.content == "The vault is under the stairs"
-    assert "embedding" in hybrid.degraded
+    assert "embedding" in hybrid.degradation.reason
     assert not hybrid.hits[0].HasField("similarity")
-    assert recall(gateway, pb.RECALL_MODE_KEYWORD).degraded == ""
+    assert not recall(gateway, pb.RECALL_MODE_KEYWORD).HasField("degradation")
     for call in (
         lambda: recall(gateway, pb.RECALL_MODE_DENSE),
         lambda: gateway.Remember(pb.RememberRequest(content="new"), timeout=SECONDS),
@@ -82,7 +82,8 @@ def test_without_the_embedder_hybrid_answers_from_the_keyword_arm(own_stack: Sta
         assert "embedding" in error.message
     assert gateway.ListMemories(pb.ListMemoriesRequest(), timeout=SECONDS).total_size == 1
     own_stack.restart("embedding")
-    assert recall(gateway, pb.RECALL_MODE_HYBRID).degraded == ""
+    # Dense tries at once; hybrid gives an embedder that was down a rest.
+    assert recall(gateway, pb.RECALL_MODE_DENSE).hits
 
 
 def test_a_stuck_service_costs_the_deadline_and_no_more(own_stack: Stack, gateway: MemoryServiceStub) -> None:
@@ -108,5 +109,5 @@ def test_hybrid_leaves_time_for_storage_when_the_embedder_is_stuck(
         answer = recall(gateway, pb.RECALL_MODE_HYBRID, timeout=SHORT)
     finally:
         embedding.send_signal(signal.SIGCONT)
-    assert "embedding" in answer.degraded
+    assert "embedding" in answer.degradation.reason
     assert answer.hits

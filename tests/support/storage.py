@@ -72,7 +72,7 @@ class Store:
         """Puts a memory, with vector(1) where none is given."""
         memory = Memory(**{"namespace": self.namespace, "content": content, **fields})
         embedded = vector(1) if embedded is None else embedded
-        request = pb.PutMemoryRequest(memory=memory, vector=embedded, model_revision="model-1" if embedded else "")
+        request = pb.PutMemoryRequest(memory=memory, vectors=embedded, model_revision="model-1" if embedded else "")
         return self.stub.PutMemory(request, timeout=SECONDS)
 
     def add(self, content: str, embedded: bytes | None = None, **fields: Any) -> Memory:

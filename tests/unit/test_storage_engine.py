@@ -36,7 +36,7 @@ def engine(path: Path) -> Iterator[SqliteEngine]:
 
 def put(engine: SqliteEngine, content: str, embedded: bytes | None = None) -> memory_pb2.Memory:
     memory = memory_pb2.Memory(namespace="n", content=content)
-    return engine.put_memory(pb.PutMemoryRequest(memory=memory, vector=embedded or vector(1))).memory
+    return engine.put_memory(pb.PutMemoryRequest(memory=memory, vectors=embedded or vector(1))).memory
 
 
 def count(engine: SqliteEngine) -> int:

@@ -7,6 +7,8 @@ import math
 import time
 from importlib.metadata import version
 
+import grpc
+
 from hippovault.embedding.v1 import embedding_pb2
 from hippovault.memory.v1 import memory_pb2
 from hippovault.memory.v1 import memory_service_pb2 as pb
@@ -14,17 +16,17 @@ from hippovault.storage.v1 import storage_pb2
 from hippovault_chassis import memory_rules
 from hippovault_chassis.errors import ServiceError
 from hippovault_gateway.clients import EMBEDDING, STORAGE, Services, call
+from hippovault_gateway.limits import MAX_PAGE_SIZE, MAX_SKIP
 from hippovault_gateway.recall import Recaller
 from hippovault_gateway.remember import Rememberer
 from hippovault_gateway.settings import GatewaySettings
 
-MAX_PAGE_SIZE = 100
 DEFAULT_PAGE_SIZE = 20
-MAX_SKIP = 1_000_000_000
 MAX_HOURS = 87_600.0
 DEFAULT_HOURS = 24.0
 TOP_TAGS = 10
 HIGHLIGHTS = 5
+VERSION = version("hippovault-gateway")
 PING_SECONDS = 2.0
 """What each service gets to say how it is."""
 
@@ -98,10 +100,10 @@ class Application:
         """Says how the gateway and the services behind it are, whether or not they answer."""
         model, stats = await asyncio.gather(self._model(), self._stats())
         response = pb.PingResponse(
-            version=version("hippovault-gateway"),
+            version=VERSION,
             uptime_seconds=time.monotonic() - self._started,
             mcp_http_url=self.mcp_http_url,
-            services=[_status(EMBEDDING, model), _status(STORAGE, stats)],
+            services=[_status(EMBEDDING, model), _status(STORAGE, _fitting(stats, model))],
         )
         if isinstance(stats, storage_pb2.GetStatsResponse):
             response.live_memories = stats.live_memories
@@ -123,6 +125,16 @@ class Application:
             )
         except ServiceError as error:
             return error
+
+
+def _fitting(
+    stats: storage_pb2.GetStatsResponse | ServiceError, model: embedding_pb2.GetModelResponse | ServiceError
+) -> storage_pb2.GetStatsResponse | ServiceError:
+    """Returns the storage service's answer; an error where the model's vectors do not fit its store."""
+    if isinstance(stats, ServiceError) or isinstance(model, ServiceError) or stats.dimensions == model.dimensions:
+        return stats
+    problem = f"the store holds vectors of {stats.dimensions} dimensions, {model.name} makes {model.dimensions}"
+    return ServiceError(grpc.StatusCode.FAILED_PRECONDITION, "MODEL_MISMATCH", problem)
 
 
 def _status(

@@ -26,6 +26,7 @@ EMBEDDING = "embedding"
 STORAGE = "storage"
 EMBEDDING_SERVICE = "hippovault.embedding.v1.EmbeddingService"
 STORAGE_SERVICE = "hippovault.storage.v1.StorageService"
+VECTOR_FIELDS = frozenset({"vector", "vectors", "dense.vector"})
 STORAGE_RETRIED = (
     # A repeated put finds what the first one stored. A repeated delete would answer NOT_FOUND.
     "PutMemory",
@@ -72,13 +73,25 @@ class Services:
     async def embed(
         self, texts: Sequence[str], input_type: embedding_pb2.InputType.ValueType, *, share: float = 1.0
     ) -> list[Embedded]:
-        """Returns one vector a text, in order.
+        """Returns one vector a text, in order; in as many requests as the service's limit asks for.
 
         Args:
             texts: What to embed.
             input_type: What the texts are for.
             share: Part of the time left that it may take.
         """
+        if len(texts) <= 1:
+            return await self._embed_at_once(texts, input_type, share) if texts else []
+        model = await call(self.embedding.GetModel, embedding_pb2.GetModelRequest(), EMBEDDING)
+        step = max(model.max_texts, 1)
+        embedded: list[Embedded] = []
+        for start in range(0, len(texts), step):
+            embedded += await self._embed_at_once(texts[start : start + step], input_type, share)
+        return embedded
+
+    async def _embed_at_once(
+        self, texts: Sequence[str], input_type: embedding_pb2.InputType.ValueType, share: float
+    ) -> list[Embedded]:
         request = embedding_pb2.EmbedRequest(texts=texts, input_type=input_type)
         response = await call(self.embedding.Embed, request, EMBEDDING, share=share)
         row = response.dimensions * 4
@@ -117,4 +130,15 @@ async def call(
     try:
         return await method(request, timeout=min(deadline.remaining() * share, at_most))
     except grpc.aio.AioRpcError as error:
-        raise ServiceError.from_rpc(error, service) from error
+        raise _blamed(ServiceError.from_rpc(error, service)) from error
+
+
+def _blamed(error: ServiceError) -> ServiceError:
+    """Returns the error; one over a vector, which no caller sends, as what it means."""
+    if error.code is not grpc.StatusCode.INVALID_ARGUMENT or error.field not in VECTOR_FIELDS:
+        return error
+    return ServiceError(
+        grpc.StatusCode.FAILED_PRECONDITION,
+        "MODEL_MISMATCH",
+        f"the embedding service's vectors do not fit the storage service: {error.message}",
+    )

@@ -73,7 +73,10 @@ def timestamp(field: str, value: str) -> Timestamp:
     except ValueError:
         raise ServiceError.invalid(field, "must be ISO 8601, such as 2026-01-31T12:00:00Z") from None
     result = Timestamp()
-    result.FromDatetime(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+    try:
+        result.FromDatetime(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+    except (ValueError, OverflowError):  # Its zone moves it out.
+        raise ServiceError.invalid(field, "must lie in the years 1 to 9999") from None
     return result
 
 
@@ -90,9 +93,9 @@ class MemoryInput(Document):
     namespace: str = ""
     """The memory's scope; empty means "default"."""
     category: str = ""
-    """With key: your own name for this memory."""
+    """A group of your choice."""
     key: str = ""
-    """Remembering the same category and key again updates the memory."""
+    """Your own name: remembering the same category and key again updates the memory."""
     tags: Tags = []
     """Labels to filter by."""
     hints: Texts = []
@@ -285,7 +288,7 @@ class RecallView(View):
         return cls(
             hits=[HitView.of_hit(hit) for hit in response.hits],
             mode=mode_name(response.mode),
-            degraded=response.degraded,
+            degraded=response.degradation.reason,
             truncated=response.truncated,
         )
 

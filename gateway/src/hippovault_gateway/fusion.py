@@ -9,10 +9,11 @@ POOL = 50
 """Hits of each arm that fusion needs at least, for its means and deviations to mean something."""
 
 # Chosen by `make bench-recall` on conversations (locomo_dev), where the fused order must not lose to the better arm at
-# any cut: plain z-scores lose to BM25 at rank 1, reciprocal ranks lose to it everywhere.
-COSINE_POWER = 2.0
-BM25_POWER = 3.0
-"""Powers above 1 draw the best hits of an arm away from the rest of it."""
+# any cut, and on banking and FAQ questions, where it must not lose to plain z-scores.
+SHARPNESS = 4.0
+"""Power of a score's part of its arm's best: above 1 it draws the best hits away from the rest of the arm."""
+CONFIDENCE = 1.5
+"""Power of how far an arm's best hit stands out, by which the arm's votes count."""
 
 
 def keyword(bm25: Sequence[float | None]) -> list[float]:
@@ -26,34 +27,28 @@ def keyword(bm25: Sequence[float | None]) -> list[float]:
 
 
 def hybrid(cosine: Sequence[float | None], bm25: Sequence[float | None]) -> list[float]:
-    """Returns the arms' z-scores, each arm weighed by how far its best hit stands out, and scaled to 0..1.
+    """Returns the sum of the arms' votes, scaled so that the best hit of the pool has 1 and its worst 0.
 
-    The best hit of the pool has 1, its worst 0. Sums of z-scores keep how far a hit stands out in its arm, which ranks
-    lose. An arm that returned nothing has no vote.
+    Votes are z-scores: they keep how far a hit stands out in its arm, which ranks lose. An arm that returned nothing
+    has no vote, nor has one that does not tell its hits apart.
 
     Args:
         cosine: One a hit; None where it is not known.
-        bm25: One a hit, higher is better; None for a hit that the arm did not return, which counts as the arm's worst.
+        bm25: One a hit, higher is better; None for a hit that the arm did not return.
     """
-    arms = (_votes(_filled(cosine), COSINE_POWER), _votes(_filled(bm25), BM25_POWER))
-    fused = [sum(votes) for votes in zip(*arms, strict=True)]
+    fused = [dense + words for dense, words in zip(_votes(cosine), _votes(bm25), strict=True)]
     low, high = min(fused, default=0.0), max(fused, default=0.0)
     return [(value - low) / (high - low) if high > low else 1.0 for value in fused]
 
 
-def _filled(scores: Sequence[float | None]) -> list[float]:
-    worst = min((value for value in scores if value is not None), default=0.0)
-    return [worst if value is None else value for value in scores]
-
-
-def _votes(scores: Sequence[float], power: float) -> list[float]:
-    """Returns weighed z-scores of the sharpened scores; zeros for an arm that does not tell its hits apart."""
-    best = max(scores, default=0.0)
+def _votes(scores: Sequence[float | None]) -> list[float]:
+    """Returns the sharpened scores' z-scores, weighed by how far the best stands out; a hit without a score has 0."""
+    best = max((value for value in scores if value is not None), default=0.0)
     if best <= 0:
         return [0.0] * len(scores)
-    sharpened = [(max(value, 0.0) / best) ** power for value in scores]
+    sharpened = [(max(value or 0.0, 0.0) / best) ** SHARPNESS for value in scores]
     mean, deviation = statistics.fmean(sharpened), statistics.pstdev(sharpened)
     if not deviation:
         return [0.0] * len(scores)
-    standing_out = (max(sharpened) - mean) / deviation
-    return [standing_out * (value - mean) / deviation for value in sharpened]
+    weight = ((max(sharpened) - mean) / deviation) ** CONFIDENCE
+    return [weight * (value - mean) / deviation for value in sharpened]

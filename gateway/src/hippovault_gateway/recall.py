@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import grpc
 
@@ -14,14 +15,16 @@ from hippovault_chassis import memory_rules
 from hippovault_chassis.errors import ServiceError
 from hippovault_gateway import fusion, ranking
 from hippovault_gateway.clients import STORAGE, Services, call
-from hippovault_gateway.settings import MAX_OVERSAMPLE_FACTOR, GatewaySettings
+from hippovault_gateway.limits import MAX_LIMIT, MAX_OVERSAMPLE_FACTOR
+from hippovault_gateway.settings import GatewaySettings
 
-MAX_LIMIT = 100
 DEFAULT_LIMIT = 10
 ANSWER_BYTES = 3 * 1024 * 1024
 """Of memories in one answer: a gRPC client takes 4 MiB by default."""
 EMBEDDING_SHARE = 0.5
 """Part of the time left that the query's embedding may take where the keyword arm can answer alone."""
+REST_SECONDS = 2.0
+"""How long hybrid recalls do without an embedder that did not answer: each try costs a second of retries."""
 
 
 class Recaller:
@@ -35,12 +38,14 @@ class Recaller:
     def __init__(self, services: Services, settings: GatewaySettings) -> None:
         self._services = services
         self._settings = settings
+        self._embedder_rests_until = 0.0
+        self._degradation: pb.Degradation | None = None
 
     async def recall(self, request: pb.RecallRequest) -> pb.RecallResponse:
         """Returns the best hits, best first."""
         mode = request.mode or pb.RECALL_MODE_HYBRID
         limit = self._check(request, mode)
-        vector, degraded = await self._query_vector(request.query, mode)
+        vector, degradation = await self._query_vector(request.query, mode)
         depth = self._depth(request, mode, limit)
         search = storage_pb2.SearchMemoriesRequest(
             namespace=memory_rules.namespace(request.namespace), filter=request.filter
@@ -50,9 +55,9 @@ class Recaller:
         if mode != pb.RECALL_MODE_DENSE:
             search.keyword.CopyFrom(storage_pb2.KeywordArm(query=request.query, k=depth))
         found = await call(self._services.storage.SearchMemories, search, STORAGE)
-        hits = self._ranked(found.hits, mode, boost=not request.no_surprise_boost)
-        kept = _within_bytes(hits[:limit])
-        return pb.RecallResponse(hits=kept, mode=mode, degraded=degraded, truncated=len(kept) < min(limit, len(hits)))
+        best = self._ranked(found.hits, mode, boost=not request.no_surprise_boost)[:limit]
+        hits = _within_bytes([_hit(ranked) for ranked in best])
+        return pb.RecallResponse(hits=hits, mode=mode, degradation=degradation, truncated=len(hits) < len(best))
 
     def _check(self, request: pb.RecallRequest, mode: pb.RecallMode.ValueType) -> int:
         memory_rules.query("query", request.query)
@@ -69,54 +74,71 @@ class Recaller:
         wanted = limit if request.no_surprise_boost else limit * factor
         return max(wanted, fusion.POOL) if mode == pb.RECALL_MODE_HYBRID else wanted
 
-    async def _query_vector(self, query: str, mode: pb.RecallMode.ValueType) -> tuple[bytes, str]:
+    async def _query_vector(self, query: str, mode: pb.RecallMode.ValueType) -> tuple[bytes, pb.Degradation | None]:
         """Returns the query's vector, or none and why hybrid has to do without."""
         if mode == pb.RECALL_MODE_KEYWORD:
-            return b"", ""
-        hybrid = mode == pb.RECALL_MODE_HYBRID
+            return b"", None
+        if mode == pb.RECALL_MODE_DENSE:
+            return await self._embedded(query, 1.0), None
+        if time.monotonic() < self._embedder_rests_until:
+            return b"", self._degradation
         try:
-            [embedded] = await self._services.embed(
-                [query], embedding_pb2.INPUT_TYPE_QUERY, share=EMBEDDING_SHARE if hybrid else 1.0
-            )
+            return await self._embedded(query, EMBEDDING_SHARE), None
         except ServiceError as error:
-            missing = error.code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
-            if hybrid and missing:
-                return b"", f"keyword arm only: {error.message}"
-            raise
-        return embedded.vector, ""
+            if error.code not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+                raise
+            self._degradation = pb.Degradation(missing=pb.RECALL_MODE_DENSE, reason=error.message)
+            self._embedder_rests_until = time.monotonic() + REST_SECONDS
+            return b"", self._degradation
+
+    async def _embedded(self, query: str, share: float) -> bytes:
+        [embedded] = await self._services.embed([query], embedding_pb2.INPUT_TYPE_QUERY, share=share)
+        return embedded.vector
 
     def _ranked(
         self, found: Sequence[storage_pb2.SearchHit], mode: pb.RecallMode.ValueType, *, boost: bool
-    ) -> list[pb.Hit]:
+    ) -> list[_Ranked]:
         now = time.time()
-        hits = [
-            self._hit(hit, relevance, now, boost=boost)
+        ranked = [
+            self._scored(hit, relevance, now, boost=boost)
             for hit, relevance in zip(found, _relevances(found, mode), strict=True)
         ]
         # Ties: more relevant, then newer, then lower id.
-        hits.sort(key=lambda hit: (-hit.score, -hit.relevance, -hit.memory.created_at.ToNanoseconds(), hit.memory.id))
-        return hits
+        ranked.sort(key=lambda hit: (-hit.score, -hit.relevance, -hit.created_at, hit.found.memory.id))
+        return ranked
 
-    def _hit(self, found: storage_pb2.SearchHit, relevance: float, now: float, *, boost: bool) -> pb.Hit:
-        memory = found.memory
-        age_days = (now - memory.created_at.ToNanoseconds() / 1e9) / ranking.SECONDS_A_DAY
-        decayed = ranking.decay(age_days, self._settings.half_life_days)
-        surprise = memory.surprise.score
-        boosted = ranking.score(relevance, surprise, decayed, self._settings.decay_floor)
-        hit = pb.Hit(
-            memory=memory,
-            score=boosted if boost else relevance,
-            relevance=relevance,
-            surprise=surprise,
-            decay=decayed,
-        )
-        if found.HasField("dense"):
-            hit.dense.CopyFrom(found.dense)
-            hit.cosine_similarity = found.dense.score
-            hit.similarity = ranking.similarity(1 - found.dense.score)
-        if found.HasField("keyword"):
-            hit.keyword.CopyFrom(found.keyword)
-        return hit
+    def _scored(self, found: storage_pb2.SearchHit, relevance: float, now: float, *, boost: bool) -> _Ranked:
+        created_at = found.memory.created_at.seconds + found.memory.created_at.nanos / 1e9
+        decayed = ranking.decay((now - created_at) / ranking.SECONDS_A_DAY, self._settings.half_life_days)
+        surprise = found.memory.surprise.score
+        score = ranking.score(relevance, surprise, decayed, self._settings.decay_floor) if boost else relevance
+        return _Ranked(found, score, relevance, decayed, created_at)
+
+
+class _Ranked(NamedTuple):
+    found: storage_pb2.SearchHit
+    score: float
+    relevance: float
+    decay: float
+    created_at: float
+
+
+def _hit(ranked: _Ranked) -> pb.Hit:
+    found = ranked.found
+    hit = pb.Hit(
+        memory=found.memory,
+        score=ranked.score,
+        relevance=ranked.relevance,
+        surprise=found.memory.surprise.score,
+        decay=ranked.decay,
+    )
+    if found.HasField("dense"):
+        hit.dense.CopyFrom(found.dense)
+        hit.cosine_similarity = found.dense.score
+        hit.similarity = ranking.similarity(1 - found.dense.score)
+    if found.HasField("keyword"):
+        hit.keyword.CopyFrom(found.keyword)
+    return hit
 
 
 def _relevances(found: Sequence[storage_pb2.SearchHit], mode: pb.RecallMode.ValueType) -> list[float]:

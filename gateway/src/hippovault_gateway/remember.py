@@ -36,11 +36,8 @@ class Rememberer:
     async def remember(self, request: pb.RememberRequest) -> pb.RememberResponse:
         """Stores one memory, or finds that it is stored already."""
         memory = _checked(request)
-        existing = await self._put_existing(memory)
-        if existing is not None:
-            return existing
-        [embedded] = await self._services.embed([memory.content], embedding_pb2.INPUT_TYPE_DOCUMENT)
-        return await self._put_new(memory, embedded)
+        embedded = None if await self._is_stored(memory) else await self._embedded(memory)
+        return await self._write(memory, embedded)
 
     async def batch_remember(self, request: pb.BatchRememberRequest) -> pb.BatchRememberResponse:
         """Stores memories in order, embedding them together; each has its own result.
@@ -50,46 +47,49 @@ class Rememberer:
         """
         memory_rules.within("requests", len(request.requests), 1, MAX_BATCH)
         results = [pb.BatchRememberResult() for _ in request.requests]
-        new: list[tuple[pb.BatchRememberResult, memory_pb2.Memory]] = []
-        for result, item in zip(results, request.requests, strict=True):
-            with _error_into(result):
-                memory = _checked(item)
-                existing = await self._put_existing(memory)
-                if existing is None:
-                    new.append((result, memory))
-                else:
-                    result.response.CopyFrom(existing)
-        texts = [memory.content for _, memory in new]
-        embedded = await self._services.embed(texts, embedding_pb2.INPUT_TYPE_DOCUMENT) if texts else []
-        # One after another: each is part of the history that the next one's surprise is measured by.
-        for (result, memory), vector in zip(new, embedded, strict=True):
-            with _error_into(result):
-                result.response.CopyFrom(await self._put_new(memory, vector))
+        memories: dict[int, memory_pb2.Memory] = {}
+        for index, item in enumerate(request.requests):
+            with _error_into(results[index]):
+                memories[index] = _checked(item)
+        new = [index for index, memory in memories.items() if not await self._is_stored(memory)]
+        texts = [memories[index].content for index in new]
+        vectors = await self._services.embed(texts, embedding_pb2.INPUT_TYPE_DOCUMENT)
+        embedded = dict(zip(new, vectors, strict=True))
+        # In order: a key's last content wins, and each memory is part of the history of the next one's surprise.
+        for index, memory in memories.items():
+            with _error_into(results[index]):
+                results[index].response.CopyFrom(await self._write(memory, embedded.get(index)))
         return pb.BatchRememberResponse(results=results)
 
-    async def _put_existing(self, memory: memory_pb2.Memory) -> pb.RememberResponse | None:
-        """Merges into the live memory that has this content; returns None where there is none."""
+    async def _is_stored(self, memory: memory_pb2.Memory) -> bool:
+        """Tells whether the live memory that a write would go to has this content, and a vector of it."""
         find = storage_pb2.FindMemoryRequest(
             namespace=memory.namespace, content=memory.content, category=memory.category, key=memory.key
         )
-        found = (await call(self._services.storage.FindMemory, find, STORAGE)).memory
-        if not found.id or found.HasField("deleted_at") or found.content != memory.content:
-            return None
-        try:
-            return await self._put(storage_pb2.PutMemoryRequest(memory=memory))
-        except ServiceError as error:
-            if error.reason == VECTOR_REQUIRED:  # Forgotten or changed since it was found.
-                return None
-            raise
+        found = await call(self._services.storage.FindMemory, find, STORAGE)
+        live = found.HasField("memory") and not found.memory.HasField("deleted_at")
+        return live and found.has_vector and found.memory.content == memory.content
 
-    async def _put_new(self, memory: memory_pb2.Memory, embedded: Embedded) -> pb.RememberResponse:
+    async def _embedded(self, memory: memory_pb2.Memory) -> Embedded:
+        [embedded] = await self._services.embed([memory.content], embedding_pb2.INPUT_TYPE_DOCUMENT)
+        return embedded
+
+    async def _write(self, memory: memory_pb2.Memory, embedded: Embedded | None) -> pb.RememberResponse:
+        """Writes the memory; without a vector where it is stored with one."""
+        if embedded is None:
+            try:
+                return await self._put(storage_pb2.PutMemoryRequest(memory=memory))
+            except ServiceError as error:
+                if error.reason != VECTOR_REQUIRED:
+                    raise
+            embedded = await self._embedded(memory)  # Forgotten or changed since it was found.
         compare = storage_pb2.CompareToNewestRequest(
             namespace=memory.namespace, vector=embedded.vector, newest=surprise.HISTORY
         )
         history = await call(self._services.storage.CompareToNewest, compare, STORAGE)
         memory.surprise.CopyFrom(surprise.of(memory, history.cosine_similarities, self._weights))
         put = storage_pb2.PutMemoryRequest(
-            memory=memory, vector=embedded.vector, model_revision=embedded.model_revision
+            memory=memory, vectors=embedded.vector, model_revision=embedded.model_revision
         )
         response = await self._put(put)
         response.truncated = embedded.truncated
@@ -132,4 +132,5 @@ def _error_into(result: pb.BatchRememberResult) -> Iterator[None]:
     except ServiceError as error:
         if error.code not in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION):
             raise
-        result.error.CopyFrom(pb.BatchError(code=error.code.value[0], message=error.message, field=error.field))
+        code = error.code.value[0]
+        result.error.CopyFrom(pb.BatchError(code=code, message=error.message, field=error.field, reason=error.reason))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -10,13 +11,18 @@ from cyclopts import Parameter, validators
 
 from hippovault_chassis.errors import ServiceError
 from hippovault_chassis.settings import ProcessSettings
+from hippovault_gateway.limits import MAX_OVERSAMPLE_FACTOR
 from hippovault_gateway.surprise import Weights
 
-MAX_OVERSAMPLE_FACTOR = 100
 PREFERRED_HTTP = "127.0.0.1:7465"
 
 ToolSet = Literal["hippo", "shodh", "all"]
 Fraction = Annotated[float, Parameter(validator=validators.Number(gte=0, lte=1))]
+
+
+def _finite(_type: object, value: float) -> None:
+    if not math.isfinite(value):
+        raise ValueError("Must be a finite number.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +42,7 @@ class GatewaySettings(ProcessSettings):
 
     oversample_factor: Annotated[int, Parameter(validator=validators.Number(gte=1, lte=MAX_OVERSAMPLE_FACTOR))] = 6
     """Candidates fetched for each wanted hit, before the surprise rerank."""
-    half_life_days: float = 30.0
+    half_life_days: Annotated[float, Parameter(validator=_finite)] = 30.0
     """Time in which the boost of a surprise halves; 0 or less means never."""
     decay_floor: Fraction = 0.5
     """Least factor that age leaves of a surprise."""

@@ -40,15 +40,6 @@ class Weights:
         if abs(total - 1) > WEIGHT_TOLERANCE:
             raise ValueError(f"the four surprise weights must sum to 1, sum to {total:g}")
 
-    def without_prediction(self) -> Weights:
-        """Returns the weights that hold where no backend predicts: 2/3 of its weight to outlier, 1/3 to engagement."""
-        return Weights(
-            outlier=self.outlier + self.prediction * 2 / 3,
-            engagement=self.engagement + self.prediction / 3,
-            explicit=self.explicit,
-            prediction=0.0,
-        )
-
 
 def clamp(value: float, low: float = 0.0, high: float = 1.0) -> float:
     """Returns the nearest value within the bounds."""
@@ -84,15 +75,16 @@ def score(
         outlier: See `embedding_outlier`.
         engagement: See `engagement`.
         explicit: The importance that the caller gave; 0 when absent.
-        prediction: Of a prediction backend; None, which is not 0, without one.
+        prediction: Of a prediction backend; None without one: its weight goes 2/3 to outlier and 1/3 to engagement.
         weights: The parts.
     """
-    parts = weights if prediction is not None else weights.without_prediction()
+    # Absent is not zero: the weight of a prediction that nobody makes goes to what is measured.
+    spare = weights.prediction if prediction is None else 0.0
     return clamp(
-        parts.outlier * clamp(outlier)
-        + parts.engagement * clamp(engagement)
-        + parts.explicit * clamp(explicit)
-        + parts.prediction * clamp(prediction or 0.0)
+        (weights.outlier + spare * 2 / 3) * clamp(outlier)
+        + (weights.engagement + spare / 3) * clamp(engagement)
+        + weights.explicit * clamp(explicit)
+        + (weights.prediction - spare) * clamp(prediction or 0.0)
     )
 
 

@@ -93,7 +93,7 @@ def search_filter(value: pb.Filter) -> None:
         within(f"filter.{field}", len(names), 0, MAX_TAGS)
         for index, name in enumerate(names):
             text(f"filter.{field}[{index}]", name, MAX_NAME_BYTES)
-    timestamp("filter.created_after", value.created_after)
+    timestamp("filter.created_since", value.created_since)
     timestamp("filter.created_before", value.created_before)
 
 

@@ -33,8 +33,8 @@ def put(request: pb.PutMemoryRequest, dimensions: int) -> None:
     memory_rules.normalise(request.memory)
     if request.memory.HasField("surprise"):
         _surprise(request.memory.surprise)
-    if request.vector:
-        vector("vector", request.vector, dimensions)
+    if request.vectors:
+        vector("vectors", request.vectors, dimensions)
     if request.model_revision:
         memory_rules.text("model_revision", request.model_revision, memory_rules.MAX_NAME_BYTES)
 

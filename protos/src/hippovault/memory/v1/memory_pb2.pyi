@@ -30,9 +30,13 @@ class _WriteOutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_WriteOut
     WRITE_OUTCOME_CREATED: _WriteOutcome.ValueType  # 1
     """A new memory."""
     WRITE_OUTCOME_EXISTED: _WriteOutcome.ValueType  # 2
-    """The memory was there with the same content; tags were merged, given fields replaced."""
+    """The memory was there with the same content. Tags were merged, hints replaced (also by none), and key, type,
+    importance and metadata replaced where given; its time, surprise and vector stay.
+    """
     WRITE_OUTCOME_UPDATED: _WriteOutcome.ValueType  # 3
-    """The memory of that key has new content."""
+    """The memory of that key has new content and the fields of this write; those not given are empty now. Its time stays
+    unless one was given.
+    """
     WRITE_OUTCOME_REVIVED: _WriteOutcome.ValueType  # 4
     """The memory had been deleted and lives again, with the fields of this write."""
 
@@ -43,9 +47,13 @@ WRITE_OUTCOME_UNSPECIFIED: WriteOutcome.ValueType  # 0
 WRITE_OUTCOME_CREATED: WriteOutcome.ValueType  # 1
 """A new memory."""
 WRITE_OUTCOME_EXISTED: WriteOutcome.ValueType  # 2
-"""The memory was there with the same content; tags were merged, given fields replaced."""
+"""The memory was there with the same content. Tags were merged, hints replaced (also by none), and key, type,
+importance and metadata replaced where given; its time, surprise and vector stay.
+"""
 WRITE_OUTCOME_UPDATED: WriteOutcome.ValueType  # 3
-"""The memory of that key has new content."""
+"""The memory of that key has new content and the fields of this write; those not given are empty now. Its time stays
+unless one was given.
+"""
 WRITE_OUTCOME_REVIVED: WriteOutcome.ValueType  # 4
 """The memory had been deleted and lives again, with the fields of this write."""
 Global___WriteOutcome: _TypeAlias = WriteOutcome  # noqa: Y015
@@ -270,7 +278,7 @@ class Filter(_message.Message):
     TAGS_ALL_FIELD_NUMBER: _builtins.int
     MEMORY_TYPES_FIELD_NUMBER: _builtins.int
     CATEGORIES_FIELD_NUMBER: _builtins.int
-    CREATED_AFTER_FIELD_NUMBER: _builtins.int
+    CREATED_SINCE_FIELD_NUMBER: _builtins.int
     CREATED_BEFORE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def tags_any(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -289,8 +297,8 @@ class Filter(_message.Message):
         """One of these categories, compared exactly."""
 
     @_builtins.property
-    def created_after(self) -> _timestamp_pb2.Timestamp:
-        """created_at at or after this time."""
+    def created_since(self) -> _timestamp_pb2.Timestamp:
+        """created_at at this time or later."""
 
     @_builtins.property
     def created_before(self) -> _timestamp_pb2.Timestamp:
@@ -303,12 +311,12 @@ class Filter(_message.Message):
         tags_all: _abc.Iterable[_builtins.str] | None = ...,
         memory_types: _abc.Iterable[_builtins.str] | None = ...,
         categories: _abc.Iterable[_builtins.str] | None = ...,
-        created_after: _timestamp_pb2.Timestamp | None = ...,
+        created_since: _timestamp_pb2.Timestamp | None = ...,
         created_before: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["created_after", b"created_after", "created_before", b"created_before"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["created_before", b"created_before", "created_since", b"created_since"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["categories", b"categories", "created_after", b"created_after", "created_before", b"created_before", "memory_types", b"memory_types", "tags_all", b"tags_all", "tags_any", b"tags_any"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["categories", b"categories", "created_before", b"created_before", "created_since", b"created_since", "memory_types", b"memory_types", "tags_all", b"tags_all", "tags_any", b"tags_any"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -69,7 +69,7 @@ class RememberRequest(_message.Message):
     content: _builtins.str
     """Non-blank, at most 65,536 UTF-8 bytes, no control characters but tab and line breaks."""
     category: _builtins.str
-    """Makes no sense without key."""
+    """A group of the caller's choice; with key it names the memory."""
     key: _builtins.str
     """With a key, a second remember on the same (namespace, category, key) updates the memory."""
     memory_type: _builtins.str
@@ -227,21 +227,25 @@ class BatchError(_message.Message):
     CODE_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     FIELD_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
     code: _builtins.int
     """A google.rpc.Code."""
     message: _builtins.str
     field: _builtins.str
     """The offending field, where one is to blame."""
+    reason: _builtins.str
+    """What programs compare; see ErrorInfo.reason."""
     def __init__(
         self,
         *,
         code: _builtins.int = ...,
         message: _builtins.str = ...,
         field: _builtins.str = ...,
+        reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "field", b"field", "message", b"message"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "field", b"field", "message", b"message", "reason", b"reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -306,31 +310,59 @@ class RecallResponse(_message.Message):
 
     HITS_FIELD_NUMBER: _builtins.int
     MODE_FIELD_NUMBER: _builtins.int
-    DEGRADED_FIELD_NUMBER: _builtins.int
+    DEGRADATION_FIELD_NUMBER: _builtins.int
     TRUNCATED_FIELD_NUMBER: _builtins.int
     mode: Global___RecallMode.ValueType
     """The mode that was used."""
-    degraded: _builtins.str
-    """Why an arm is missing; empty when none is."""
     truncated: _builtins.bool
     """Whether hits were left off because the answer would exceed its size limit."""
     @_builtins.property
     def hits(self) -> _containers.RepeatedCompositeFieldContainer[Global___Hit]: ...
+    @_builtins.property
+    def degradation(self) -> Global___Degradation:
+        """Present when an arm that the mode has did not take part."""
+
     def __init__(
         self,
         *,
         hits: _abc.Iterable[Global___Hit] | None = ...,
         mode: Global___RecallMode.ValueType = ...,
-        degraded: _builtins.str = ...,
+        degradation: Global___Degradation | None = ...,
         truncated: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["degradation", b"degradation"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["degraded", b"degraded", "hits", b"hits", "mode", b"mode", "truncated", b"truncated"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["degradation", b"degradation", "hits", b"hits", "mode", b"mode", "truncated", b"truncated"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RecallResponse: _TypeAlias = RecallResponse  # noqa: Y015
+
+@_typing.final
+class Degradation(_message.Message):
+    """An arm that could not take part in a recall."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MISSING_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    missing: Global___RecallMode.ValueType
+    """The mode that has this arm alone."""
+    reason: _builtins.str
+    """Why, for people."""
+    def __init__(
+        self,
+        *,
+        missing: Global___RecallMode.ValueType = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["missing", b"missing", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Degradation: _TypeAlias = Degradation  # noqa: Y015
 
 @_typing.final
 class Hit(_message.Message):
@@ -490,7 +522,7 @@ class ListMemoriesResponse(_message.Message):
     next_page_token: _builtins.str
     """Empty at the end. A page may be shorter than page_size before the end."""
     total_size: _builtins.int
-    """Live memories that match, on all pages."""
+    """Live memories that match, on all pages; may be an estimate."""
     @_builtins.property
     def memories(self) -> _containers.RepeatedCompositeFieldContainer[_memory_pb2.Memory]: ...
     def __init__(

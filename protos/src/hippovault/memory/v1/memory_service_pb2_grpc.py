@@ -95,7 +95,7 @@ class MemoryServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def BatchRemember(self, request, context):
-        """Stores many memories in order. One that fails does not stop the others: its result carries the error.
+        """Stores many memories, in order. One that is refused does not stop the others: its result carries the error.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

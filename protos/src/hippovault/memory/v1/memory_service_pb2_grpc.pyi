@@ -40,7 +40,7 @@ class MemoryServiceStub:
     Remember: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.RememberRequest, _memory_service_pb2.RememberResponse]
     """Stores a memory, or finds that it is stored already."""
     BatchRemember: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.BatchRememberRequest, _memory_service_pb2.BatchRememberResponse]
-    """Stores many memories in order. One that fails does not stop the others: its result carries the error."""
+    """Stores many memories, in order. One that is refused does not stop the others: its result carries the error."""
     Recall: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.RecallRequest, _memory_service_pb2.RecallResponse]
     """Finds the memories that answer a query, best first."""
     GetMemory: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.GetMemoryRequest, _memory_service_pb2.GetMemoryResponse]
@@ -66,7 +66,7 @@ class MemoryServiceAsyncStub(MemoryServiceStub):
     Remember: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.RememberRequest, _memory_service_pb2.RememberResponse]  # type: ignore[assignment]
     """Stores a memory, or finds that it is stored already."""
     BatchRemember: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.BatchRememberRequest, _memory_service_pb2.BatchRememberResponse]  # type: ignore[assignment]
-    """Stores many memories in order. One that fails does not stop the others: its result carries the error."""
+    """Stores many memories, in order. One that is refused does not stop the others: its result carries the error."""
     Recall: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.RecallRequest, _memory_service_pb2.RecallResponse]  # type: ignore[assignment]
     """Finds the memories that answer a query, best first."""
     GetMemory: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.GetMemoryRequest, _memory_service_pb2.GetMemoryResponse]  # type: ignore[assignment]
@@ -101,7 +101,7 @@ class MemoryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _memory_service_pb2.BatchRememberRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_memory_service_pb2.BatchRememberResponse, _abc.Awaitable[_memory_service_pb2.BatchRememberResponse]]:
-        """Stores many memories in order. One that fails does not stop the others: its result carries the error."""
+        """Stores many memories, in order. One that is refused does not stop the others: its result carries the error."""
 
     @_abc_1.abstractmethod
     def Recall(

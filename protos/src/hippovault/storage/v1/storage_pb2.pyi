@@ -27,11 +27,12 @@ class PutMemoryRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     MEMORY_FIELD_NUMBER: _builtins.int
-    VECTOR_FIELD_NUMBER: _builtins.int
+    VECTORS_FIELD_NUMBER: _builtins.int
     MODEL_REVISION_FIELD_NUMBER: _builtins.int
-    vector: _builtins.bytes
+    vectors: _builtins.bytes
+    """One row of the store's dimensions, or empty."""
     model_revision: _builtins.str
-    """Revision of the model that made vector."""
+    """Revision of the model that made the vectors."""
     @_builtins.property
     def memory(self) -> _memory_pb2.Memory:
         """id, content_hash, updated_at, deleted_at, version and model_revision are the store's and must be unset."""
@@ -40,12 +41,12 @@ class PutMemoryRequest(_message.Message):
         self,
         *,
         memory: _memory_pb2.Memory | None = ...,
-        vector: _builtins.bytes = ...,
+        vectors: _builtins.bytes = ...,
         model_revision: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["memory", b"memory"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["memory", b"memory", "model_revision", b"model_revision", "vector", b"vector"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["memory", b"memory", "model_revision", b"model_revision", "vectors", b"vectors"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -113,6 +114,9 @@ class FindMemoryResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     MEMORY_FIELD_NUMBER: _builtins.int
+    HAS_VECTOR_FIELD_NUMBER: _builtins.int
+    has_vector: _builtins.bool
+    """Whether a vector is stored with it. Another program may have written it without one."""
     @_builtins.property
     def memory(self) -> _memory_pb2.Memory:
         """Absent when there is none."""
@@ -121,10 +125,11 @@ class FindMemoryResponse(_message.Message):
         self,
         *,
         memory: _memory_pb2.Memory | None = ...,
+        has_vector: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["memory", b"memory"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["memory", b"memory"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["has_vector", b"has_vector", "memory", b"memory"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -99,8 +99,8 @@ class StorageServiceServicer:
     def PutMemory(self, request, context):
         """Stores a memory in one transaction, or merges into the one that is there.
 
-        An empty vector is right only where the live memory is there with the same content (its vector is kept);
-        FAILED_PRECONDITION otherwise.
+        No vector is right only where the live memory is there with the same content (its vector is kept); otherwise
+        FAILED_PRECONDITION with the reason VECTOR_REQUIRED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

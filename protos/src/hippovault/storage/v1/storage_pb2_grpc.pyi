@@ -42,8 +42,8 @@ class StorageServiceStub:
     PutMemory: _grpc.UnaryUnaryMultiCallable[_storage_pb2.PutMemoryRequest, _storage_pb2.PutMemoryResponse]
     """Stores a memory in one transaction, or merges into the one that is there.
 
-    An empty vector is right only where the live memory is there with the same content (its vector is kept);
-    FAILED_PRECONDITION otherwise.
+    No vector is right only where the live memory is there with the same content (its vector is kept); otherwise
+    FAILED_PRECONDITION with the reason VECTOR_REQUIRED.
     """
     FindMemory: _grpc.UnaryUnaryMultiCallable[_storage_pb2.FindMemoryRequest, _storage_pb2.FindMemoryResponse]
     """Finds the memory, live or deleted, that a put of this content and key would write to."""
@@ -76,8 +76,8 @@ class StorageServiceAsyncStub(StorageServiceStub):
     PutMemory: _aio.UnaryUnaryMultiCallable[_storage_pb2.PutMemoryRequest, _storage_pb2.PutMemoryResponse]  # type: ignore[assignment]
     """Stores a memory in one transaction, or merges into the one that is there.
 
-    An empty vector is right only where the live memory is there with the same content (its vector is kept);
-    FAILED_PRECONDITION otherwise.
+    No vector is right only where the live memory is there with the same content (its vector is kept); otherwise
+    FAILED_PRECONDITION with the reason VECTOR_REQUIRED.
     """
     FindMemory: _aio.UnaryUnaryMultiCallable[_storage_pb2.FindMemoryRequest, _storage_pb2.FindMemoryResponse]  # type: ignore[assignment]
     """Finds the memory, live or deleted, that a put of this content and key would write to."""
@@ -113,8 +113,8 @@ class StorageServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_storage_pb2.PutMemoryResponse, _abc.Awaitable[_storage_pb2.PutMemoryResponse]]:
         """Stores a memory in one transaction, or merges into the one that is there.
 
-        An empty vector is right only where the live memory is there with the same content (its vector is kept);
-        FAILED_PRECONDITION otherwise.
+        No vector is right only where the live memory is there with the same content (its vector is kept); otherwise
+        FAILED_PRECONDITION with the reason VECTOR_REQUIRED.
         """
 
     @_abc_1.abstractmethod

@@ -18,7 +18,11 @@ MAX_PAGE_BYTES = 3 * 1024 * 1024
 def find(connection: apsw.Connection, request: pb.FindMemoryRequest) -> pb.FindMemoryResponse:
     """Returns the memory, live or deleted, that a put of this content and key would write to."""
     found = identity.find(connection, request.namespace, request.content, request.category, request.key)
-    return pb.FindMemoryResponse(memory=None if found is None else records.one(connection, found))
+    if found is None:
+        return pb.FindMemoryResponse()
+    return pb.FindMemoryResponse(
+        memory=records.one(connection, found), has_vector=records.has_vector(connection, found)
+    )
 
 
 def get(connection: apsw.Connection, request: pb.GetMemoryRequest) -> pb.GetMemoryResponse:
@@ -62,7 +66,7 @@ def summarize(connection: apsw.Connection, request: pb.SummarizeMemoriesRequest)
     """Returns what is notable of the live memories created since a time; since ever when none is given."""
     conditions = memory_pb2.Filter()
     if request.HasField("since"):
-        conditions.created_after.CopyFrom(request.since)
+        conditions.created_since.CopyFrom(request.since)
     within = scope.live(request.namespace, conditions)
     where, parameters = within.condition, within.parameters
     types = f"SELECT h.memory_type, count(*) FROM hippo_memories h WHERE {where} GROUP BY h.memory_type"

@@ -62,6 +62,11 @@ def many(connection: apsw.Connection, ids: Iterable[int]) -> list[memory_pb2.Mem
     return [memory(row) for row in query.rows(connection, chosen, (as_json(ids),))]
 
 
+def has_vector(connection: apsw.Connection, memory_id: int) -> bool:
+    """Tells whether the dense arm can find the memory; another program may have written it without a vector."""
+    return bool(query.value(connection, "SELECT EXISTS(SELECT 1 FROM memory_embeddings WHERE rowid = ?)", (memory_id,)))
+
+
 def as_json(ids: Iterable[int]) -> str:
     """Returns ids as one parameter, for `json_each`."""
     return json.dumps(list(ids))

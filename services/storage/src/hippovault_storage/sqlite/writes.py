@@ -29,21 +29,21 @@ def put(connection: apsw.Connection, request: pb.PutMemoryRequest) -> pb.PutMemo
     stored = None if memory_id is None else records.one(connection, memory_id)
     memory, outcome = merging.decide(stored, request, times.now())
     existed = outcome == memory_pb2.WRITE_OUTCOME_EXISTED
-    if not existed and not request.vector:
+    if not existed and not request.vectors:
         raise ServiceError(
             grpc.StatusCode.FAILED_PRECONDITION,
             "VECTOR_REQUIRED",
-            "vector: must be given, since no live memory has this content",
-            field="vector",
+            "vectors: must be given, since no live memory has this content",
+            field="vectors",
         )
     # A memory that another program wrote may have no vector yet.
-    embeds = bool(request.vector) and (stored is None or not existed or not _has_vector(connection, stored.id))
+    embeds = bool(request.vectors) and (stored is None or not existed or not records.has_vector(connection, stored.id))
     if embeds:
         memory.model_revision = request.model_revision
     if stored is None or memory != stored:
         _write(connection, memory, stored)
     if embeds:
-        _write_vector(connection, memory.id, request.vector)
+        _write_vector(connection, memory.id, request.vectors)
     return pb.PutMemoryResponse(memory=records.one(connection, memory.id), outcome=outcome)
 
 
@@ -175,7 +175,3 @@ def _row_hash(connection: apsw.Connection, memory: Memory) -> str:
     taken_by_another = "SELECT EXISTS(SELECT 1 FROM memories WHERE content_hash = ? AND id <> ?)"
     hashes = identity.row_hashes(memory)
     return next((h for h in hashes if not query.value(connection, taken_by_another, (h, memory.id))), hashes[-1])
-
-
-def _has_vector(connection: apsw.Connection, memory_id: int) -> bool:
-    return bool(query.value(connection, "SELECT EXISTS(SELECT 1 FROM memory_embeddings WHERE rowid = ?)", (memory_id,)))
