@@ -1,4 +1,4 @@
-"""What the tools take, and the requests that it makes."""
+"""What tools and commands take, the requests that it makes, and its names in errors."""
 
 from __future__ import annotations
 
@@ -12,12 +12,17 @@ from hippovault.memory.v1 import memory_pb2
 from hippovault.memory.v1 import memory_service_pb2 as pb
 from hippovault_chassis import memory_rules
 from hippovault_chassis.errors import ServiceError
-from hippovault_gateway.application import MAX_PAGE_SIZE
 from hippovault_gateway.documents import MODES, Document, MemoryInput, Tags, mode_value
-from hippovault_gateway.recall import MAX_LIMIT
-from hippovault_gateway.settings import MAX_OVERSAMPLE_FACTOR
+from hippovault_gateway.limits import MAX_LIMIT, MAX_OVERSAMPLE_FACTOR, MAX_PAGE_SIZE
 
 MAX_ID = 2**63 - 1
+REQUEST_FIELDS = {
+    "filter.tags_any": "tags",
+    "filter.memory_types[0]": "memory_type",
+    "ref.entity.": "",
+    "ref.": "",
+}
+"""Beginnings of the names of request fields, and what the arguments are called that they come from."""
 
 Mode = Annotated[str, Field(json_schema_extra={"enum": list(MODES)})]
 
@@ -178,3 +183,13 @@ def one_of(high: int, **synonyms: int | None) -> int | None:
     for name, value in given.items():
         return within(name, value, high)
     return None
+
+
+def named_as_given(error: ServiceError) -> ServiceError:
+    """Returns the error with the name that the caller knows the field by."""
+    for beginning, name in REQUEST_FIELDS.items():
+        if error.field.startswith(beginning):
+            field = name + error.field.removeprefix(beginning)
+            problem = error.message.removeprefix(f"{error.field}: ")
+            return ServiceError(error.code, error.reason, f"{field}: {problem}", field=field)
+    return error

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import grpc
 from google.protobuf.message import Message
 
 from hippovault.memory.v1 import memory_service_pb2, memory_service_pb2_grpc
-from hippovault_chassis import channels
-from hippovault_chassis.errors import ServiceError
+from hippovault_chassis import channels, settings
+from hippovault_chassis.errors import STATUS_KEY, ServiceError
+from hippovault_chassis.home import Home
 from hippovault_chassis.locks import holder
+from hippovault_gateway.arguments import named_as_given
 from hippovault_gateway.cli.options import ClientOptions
 from hippovault_gateway.local.state import lock_path
+from hippovault_gateway.settings import GatewaySettings
 
 if TYPE_CHECKING:
     RequestT = TypeVar("RequestT", bound=Message)
@@ -58,23 +61,37 @@ class Client:
         try:
             return method(request, timeout=self._options.timeout, wait_for_ready=wait)
         except grpc.RpcError as error:
-            raise self._told(error) from None
+            raise self._service_error(error) from None
 
-    def _told(self, rpc_error: grpc.RpcError) -> ServiceError:
+    def _service_error(self, rpc_error: grpc.RpcError) -> ServiceError:
         error = ServiceError.from_rpc(rpc_error, GATEWAY)
         home = self._options.layout
-        silent = error.message == ServiceError.unavailable(GATEWAY, "it does not answer").message
-        if silent and holder(lock_path(home)) is None:
+        unreachable = error.code is grpc.StatusCode.UNAVAILABLE and not _was_answered(rpc_error)
+        if unreachable and holder(lock_path(home)) is None:
             message = f"the memory {home.root} is not running; start it with: hippovault up --detach"
-            return ServiceError(grpc.StatusCode.UNAVAILABLE, "NOT_RUNNING", message)
-        return error
+            return ServiceError(error.code, "NOT_RUNNING", message)
+        return named_as_given(error)
 
 
 @contextmanager
 def connect(options: ClientOptions) -> Iterator[Client]:
     """Yields a client of the memory; connecting waits for the first call."""
-    target = f"unix:{options.layout.socket(GATEWAY)}"
     # Where no supervisor runs, nothing comes back by itself.
     retried = () if holder(lock_path(options.layout)) is None else RETRIED
-    with channels.sync(target, SERVICE, retried) as channel:
+    with channels.sync(_address(options.layout), SERVICE, retried) as channel:
         yield Client(channel, options)
+
+
+def _address(home: Home) -> str:
+    """Returns where the gateway serves, by the settings that it reads itself."""
+    try:
+        return settings.load(GatewaySettings, GATEWAY, ["--home", str(home.root)]).address(GATEWAY)
+    except SystemExit:  # What is wrong is on stderr by now.
+        problem = f"the gateway's settings, in {home.root} or the environment, are wrong"
+        raise ServiceError(grpc.StatusCode.FAILED_PRECONDITION, "INVALID_SETTING", problem) from None
+
+
+def _was_answered(error: grpc.RpcError) -> bool:
+    """Tells an error that the gateway answered, such as about a service behind it, from one of the connection."""
+    metadata = cast("grpc.Call", error).trailing_metadata() or ()
+    return any(key == STATUS_KEY for key, _ in metadata)

@@ -11,11 +11,11 @@ from cyclopts import Parameter
 
 from hippovault_chassis import memory_rules
 from hippovault_chassis.errors import ServiceError
+from hippovault_gateway.arguments import ForgetArguments, ListArguments, RecallArguments
 from hippovault_gateway.cli.client import connect
 from hippovault_gateway.cli.options import CLIENT_DEFAULTS, ClientOptions
 from hippovault_gateway.cli.output import show_json, show_line, show_table, warn
 from hippovault_gateway.documents import ForgetView, ListView, MemoryInput, MemoryView, RecallView, RememberView, parse
-from hippovault_gateway.mcp.arguments import ForgetArguments, ListArguments, RecallArguments
 
 Tags = Annotated[list[str] | None, Parameter(name=("--tags", "--tag"))]
 Stdin = Annotated[bool, Parameter(name=("-", "--stdin"), negative=())]

@@ -16,6 +16,7 @@ from hippovault_chassis import deadline
 from hippovault_chassis.errors import ServiceError
 from hippovault_chassis.interceptors import told
 from hippovault_gateway.application import Application
+from hippovault_gateway.arguments import named_as_given
 from hippovault_gateway.documents import parse
 from hippovault_gateway.mcp import tools
 from hippovault_gateway.mcp.tools import Tool
@@ -27,13 +28,6 @@ LIST_TTL_MS = 3_600_000
 """How long a client may keep the list of tools, which changes with the program alone."""
 ERROR_KEY = "hippovault/error"
 """Member of `_meta` that tells programs what the text tells people."""
-REQUEST_FIELDS = {
-    "filter.tags_any": "tags",
-    "filter.memory_types[0]": "memory_type",
-    "ref.entity.": "",
-    "ref.": "",
-}
-"""Beginnings of the names of request fields, and what the arguments are called that they come from."""
 
 INSTRUCTIONS = """\
 Long-term memory that outlives this session and is shared with other sessions.
@@ -83,7 +77,7 @@ async def call(application: Application, tool: Tool, arguments: Mapping[str, Any
         request = parse(tool.arguments, arguments).request()
         return _answered(tool.view.of(await tool.function(application)(request)).model_dump(mode="json"))
     except Exception as error:  # noqa: BLE001  # The one place where all of them end.
-        return _failed(_as_argument(told(error, tool.name)))
+        return _failed(named_as_given(told(error, tool.name)))
 
 
 def _answered(document: dict[str, Any]) -> mcp_types.CallToolResult:
@@ -100,16 +94,6 @@ def _failed(error: ServiceError) -> mcp_types.CallToolResult:
     return mcp_types.CallToolResult(
         content=[mcp_types.TextContent(type="text", text=text)], is_error=True, _meta={ERROR_KEY: details}
     )
-
-
-def _as_argument(error: ServiceError) -> ServiceError:
-    """Returns the error with the name that the caller knows the field by."""
-    for beginning, name in REQUEST_FIELDS.items():
-        if error.field.startswith(beginning):
-            field = name + error.field.removeprefix(beginning)
-            problem = error.message.removeprefix(f"{error.field}: ")
-            return ServiceError(error.code, error.reason, f"{field}: {problem}", field=field)
-    return error
 
 
 def _instructions(tool_set: ToolSet) -> str:

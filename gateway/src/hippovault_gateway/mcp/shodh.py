@@ -8,10 +8,9 @@ from __future__ import annotations
 from pydantic import Field
 
 from hippovault.memory.v1 import memory_service_pb2 as pb
-from hippovault_gateway.application import MAX_PAGE_SIZE, MAX_SKIP
+from hippovault_gateway.arguments import ListArguments, RecallArguments, RememberArguments, one_of, within
 from hippovault_gateway.documents import Document, Tags, parse
-from hippovault_gateway.mcp.arguments import ListArguments, RecallArguments, RememberArguments, one_of, within
-from hippovault_gateway.recall import MAX_LIMIT
+from hippovault_gateway.limits import MAX_LIMIT, MAX_PAGE_SIZE, MAX_SKIP
 
 DEFAULT_PAGE_SIZE = 10
 MAX_PAGE = MAX_SKIP // MAX_PAGE_SIZE

@@ -9,6 +9,15 @@ from typing import Any
 import mcp_types
 
 from hippovault_gateway.application import Application
+from hippovault_gateway.arguments import (
+    Arguments,
+    ForgetArguments,
+    ListArguments,
+    PingArguments,
+    RecallArguments,
+    RememberArguments,
+    SummaryArguments,
+)
 from hippovault_gateway.documents import (
     ForgetView,
     ListView,
@@ -19,15 +28,6 @@ from hippovault_gateway.documents import (
     View,
 )
 from hippovault_gateway.mcp import schemas
-from hippovault_gateway.mcp.arguments import (
-    Arguments,
-    ForgetArguments,
-    ListArguments,
-    PingArguments,
-    RecallArguments,
-    RememberArguments,
-    SummaryArguments,
-)
 from hippovault_gateway.mcp.shodh import ListMemoriesArguments, RetrieveMemoryArguments, StoreMemoryArguments
 from hippovault_gateway.settings import ToolSet
 

@@ -1,0 +1,10 @@
+"""How much one request may ask of the gateway. Imports nothing, since commands need it too."""
+
+MAX_LIMIT = 100
+"""Hits of one recall."""
+MAX_PAGE_SIZE = 100
+"""Memories on one page of a list."""
+MAX_SKIP = 1_000_000_000
+"""Memories that a list may skip."""
+MAX_OVERSAMPLE_FACTOR = 100
+"""Candidates fetched for each wanted hit."""
