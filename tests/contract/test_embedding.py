@@ -222,6 +222,14 @@ def test_nothing_heavy_is_imported_before_the_first_embed(home: Path) -> None:
         assert imported(process) >= HEAVY
 
 
+def test_nothing_is_written_outside_the_home(home: Path) -> None:
+    user = home.parent / "user"
+    user.mkdir()
+    with serving(home, HOME=str(user), XDG_CACHE_HOME=str(user / "cache")) as process, connected(process) as stub:
+        embed(stub, ["one"])
+        assert list(user.rglob("*")) == []
+
+
 def imported(process: Process) -> set[str]:
     lines = process.log.read_text().splitlines()
     return {line.rpartition("|")[2].strip() for line in lines if line.startswith("import time:")}
