@@ -1,21 +1,17 @@
-"""Both kinds of servers: deadlines, errors of every kind of method, and health while all threads are busy."""
+"""Both kinds of servers: deadlines, errors in every kind of method, and health while all threads are busy."""
 
 from __future__ import annotations
 
-import json
 import queue
-import subprocess
-import sys
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
-from google.protobuf.empty_pb2 import Empty
-from google.protobuf.wrappers_pb2 import DoubleValue
+from google.protobuf.wrappers_pb2 import DoubleValue, StringValue
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from hippovault_chassis import deadline, serving
@@ -23,76 +19,258 @@ from hippovault_chassis.errors import ServiceError
 
 NAME = "test.Service"
 SECONDS = 20
-SECRET = "the vault is blue"
+SECRET = "the vault is blue"  # noqa: S105
 KINDS = ["unary_unary", "unary_stream", "stream_unary", "stream_stream"]
+FIRST = DoubleValue(value=-1)
+"""What a method with many answers sends before it does what it was asked to."""
+
+TIMES = [(None, 30), (7, 7), (250, 250), (3_000, 300)]
+"""What the client allows, and what the request gets."""
+OUTCOMES = [
+    ("secret", grpc.StatusCode.INTERNAL, "INTERNAL"),
+    ("secret after a code", grpc.StatusCode.INTERNAL, "INTERNAL"),
+    ("refuse", grpc.StatusCode.INVALID_ARGUMENT, "INVALID_FIELD"),
+    ("abort", grpc.StatusCode.NOT_FOUND, "NOT_FOUND"),
+]
 
 
-def service(handlers: Mapping[str, Any]) -> serving.Service:
-    """A service whose methods are named after what they are, such as `unary_stream`."""
+def act(what: str, context: Any) -> DoubleValue:
+    if what == "secret after a code":
+        context.set_code(grpc.StatusCode.NOT_FOUND)
+    if what.startswith("secret"):
+        raise ValueError(SECRET)
+    if what == "refuse":
+        raise ServiceError.invalid("field", "is wrong")
+    return DoubleValue(value=deadline.remaining())
 
-    def handler(name: str, behaviour: Any) -> Any:
-        make = getattr(grpc, f"{'_'.join(name.split('_')[:2])}_rpc_method_handler")
-        return make(behaviour, Empty.FromString, DoubleValue.SerializeToString)
+
+def threaded(what: str, context: grpc.ServicerContext) -> DoubleValue:
+    if what == "abort":
+        context.abort(grpc.StatusCode.NOT_FOUND, "as the handler said")
+    return act(what, context)
+
+
+async def coroutine(what: str, context: grpc.aio.ServicerContext[Any, Any]) -> DoubleValue:
+    if what == "abort":
+        await context.abort(grpc.StatusCode.NOT_FOUND, "as the handler said")
+    return act(what, context)
+
+
+def threaded_stream(what: str, context: grpc.ServicerContext) -> Iterator[DoubleValue]:
+    yield FIRST
+    yield threaded(what, context)
+
+
+async def coroutine_stream(what: str, context: grpc.aio.ServicerContext[Any, Any]) -> AsyncIterator[DoubleValue]:
+    yield FIRST
+    yield await coroutine(what, context)
+
+
+async def coroutine_that_writes(request: StringValue, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+    await context.write(FIRST)
+    await context.write(await coroutine(request.value, context))
+
+
+async def coroutine_of_many(requests: AsyncIterator[StringValue], context: Any) -> DoubleValue:
+    return await coroutine("".join([request.value async for request in requests]), context)
+
+
+async def coroutine_of_many_stream(requests: AsyncIterator[StringValue], context: Any) -> AsyncIterator[DoubleValue]:
+    async for request in requests:
+        async for answer in coroutine_stream(request.value, context):
+            yield answer
+
+
+def joined(requests: Iterable[StringValue]) -> str:
+    return "".join(request.value for request in requests)
+
+
+THREADED = {
+    "unary_unary": lambda request, context: threaded(request.value, context),
+    "unary_stream": lambda request, context: threaded_stream(request.value, context),
+    "stream_unary": lambda requests, context: threaded(joined(requests), context),
+    "stream_stream": lambda requests, context: threaded_stream(joined(requests), context),
+}
+COROUTINES: dict[str, Any] = {
+    "unary_unary": lambda request, context: coroutine(request.value, context),
+    "unary_stream": lambda request, context: coroutine_stream(request.value, context),
+    "stream_unary": coroutine_of_many,
+    "stream_stream": coroutine_of_many_stream,
+}
+
+
+def service(methods: Mapping[str, Any]) -> serving.Service:
+    """A service whose methods are named after their kinds."""
 
     def add(servicer: Mapping[str, Any], server: Any) -> None:
-        methods = {name: handler(name, behaviour) for name, behaviour in servicer.items()}
-        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(NAME, methods),))
+        handlers = {
+            kind: getattr(grpc, f"{kind}_rpc_method_handler")(
+                behaviour, StringValue.FromString, DoubleValue.SerializeToString
+            )
+            for kind, behaviour in servicer.items()
+        }
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(NAME, handlers),))
 
-    return serving.Service(NAME, handlers, add)
+    return serving.Service(NAME, methods, add)
 
 
-def method(channel: Any, kind: str) -> Any:
-    """The client's side of a method."""
-    return getattr(channel, kind)(f"/{NAME}/{kind}", Empty.SerializeToString, DoubleValue.FromString)
+def call(channel: Any, kind: str, what: str, timeout: float | None = SECONDS) -> Any:
+    """Calls the method of this kind."""
+    method = getattr(channel, kind)(f"/{NAME}/{kind}", StringValue.SerializeToString, DoubleValue.FromString)
+    request = StringValue(value=what)
+    return method(request if kind.startswith("unary") else iter([request]), timeout=timeout)
 
 
-def argument(kind: str) -> Any:
-    """One request, as this kind takes it."""
-    return Empty() if kind.startswith("unary") else iter([Empty(), Empty()])
+def last(channel: grpc.Channel, kind: str, what: str, timeout: float | None = SECONDS) -> Any:
+    """Returns the last answer."""
+    answer = call(channel, kind, what, timeout)
+    if kind.endswith("unary"):
+        return answer.value
+    first, second = answer
+    assert first == FIRST
+    return second.value
+
+
+async def aio_last(channel: grpc.aio.Channel, kind: str, what: str, seconds: float | None = SECONDS) -> Any:
+    """Returns the last answer."""
+    answer = call(channel, kind, what, seconds)
+    if kind.endswith("unary"):
+        return (await answer).value
+    first, second = [each async for each in answer]
+    assert first == FIRST
+    return second.value
 
 
 @contextmanager
-def sync_channel(home: Path, handlers: Mapping[str, Any], **options: Any) -> Iterator[grpc.Channel]:
+def connected(home: Path, methods: Mapping[str, Any], threads: int, maximum: int | None = None) -> Iterator[Any]:
     """A client of a server with threads."""
-    home.mkdir(exist_ok=True)
     with (
-        serving.sync_server(f"unix:{home}/s", [service(handlers)], **{"threads": 2, **options}) as address,
+        serving.sync_server(f"unix:{home.parent}/s", [service(methods)], threads, maximum) as address,
         grpc.insecure_channel(address) as channel,
     ):
         yield channel
 
 
 @asynccontextmanager
-async def aio_channel(home: Path, handlers: Mapping[str, Any]) -> AsyncIterator[grpc.aio.Channel]:
-    """A client of a server of coroutines."""
-    home.mkdir(exist_ok=True)
+async def aio_connected(home: Path, methods: Mapping[str, Any]) -> AsyncIterator[Any]:
+    """A client of a server with coroutines."""
     async with (
-        serving.aio_server(f"unix:{home}/s", [service(handlers)]) as address,
+        serving.aio_server(f"unix:{home.parent}/s", [service(methods)]) as address,
         grpc.aio.insecure_channel(address) as channel,
     ):
         yield channel
 
 
-DEADLINES = [(None, 29, 30), (7, 6, 7), (250, 249, 250), (3_000, 299, 300)]
+@pytest.fixture(scope="module")
+def channel(module_home: Path) -> Iterator[grpc.Channel]:
+    with connected(module_home, THREADED, threads=2) as channel:
+        yield channel
 
 
-@pytest.fixture
-def remaining() -> Callable[..., DoubleValue]:
-    return lambda _request, _context: DoubleValue(value=deadline.remaining())
+def check_error(error: grpc.RpcError, what: str, code: grpc.StatusCode, reason: str) -> None:
+    """Checks what the client learns."""
+    told = ServiceError.from_rpc(error, "test")
+    assert (told.code, told.reason) == (code, reason)
+    assert SECRET not in str(error)
+    assert "as the handler said" in told.message or what != "abort"
+    assert told.field == ("field" if what == "refuse" else "")
 
 
-@pytest.mark.parametrize(("timeout", "least", "most"), DEADLINES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_request_to_threads_has_its_clients_time_or_the_default(
-    home: Path, kind: str, timeout: float | None, least: float, most: float
+@pytest.mark.parametrize(("timeout", "expected"), TIMES)
+def test_threads_get_the_clients_time_or_the_default(
+    channel: grpc.Channel, kind: str, timeout: float | None, expected: float
 ) -> None:
-    def unary(_argument: object, _context: object) -> DoubleValue:
-        return DoubleValue(value=deadline.remaining())
+    assert last(channel, kind, "deadline", timeout) == pytest.approx(expected, abs=2)
 
-    def stream(_argument: object, _context: object) -> Iterator[DoubleValue]:
-        yield DoubleValue(value=deadline.remaining())
 
-    with sync_channel(home, {kind: stream if kind.endswith("stream") else unary}) as channel:
-        answer = method(channel, kind)(argument(kind), timeout=timeout)
-        value = (next(answer) if kind.endswith("stream") else answer).value
-    assert least < value <= most
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("what", "code", "reason"), OUTCOMES)
+def test_threads_tell_no_text_of_an_exception(
+    channel: grpc.Channel,
+    capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+    kind: str,
+    what: str,
+    code: grpc.StatusCode,
+    reason: str,
+) -> None:
+    with pytest.raises(grpc.RpcError) as caught:
+        last(channel, kind, what)
+    check_error(caught.value, what, code, reason)
+    assert SECRET not in caplog.text + "".join(capfd.readouterr())
+
+
+async def test_coroutines_get_the_clients_time_or_the_default(home: Path) -> None:
+    async with aio_connected(home, COROUTINES) as channel:
+        for kind in KINDS:
+            for timeout, expected in TIMES:
+                assert await aio_last(channel, kind, "deadline", timeout) == pytest.approx(expected, abs=2)
+
+
+@pytest.mark.parametrize("methods", [COROUTINES, {"unary_stream": coroutine_that_writes}])
+async def test_coroutines_tell_no_text_of_an_exception(
+    home: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture, methods: Mapping[str, Any]
+) -> None:
+    async with aio_connected(home, methods) as channel:
+        for kind in methods:
+            for what, code, reason in OUTCOMES:
+                with pytest.raises(grpc.RpcError) as caught:
+                    await aio_last(channel, kind, what)
+                check_error(caught.value, what, code, reason)
+    assert SECRET not in caplog.text + "".join(capfd.readouterr())
+
+
+def test_a_client_that_is_gone_is_no_error(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    seen: queue.Queue[str] = queue.Queue()
+    gone = threading.Event()
+
+    def read(requests: Iterable[StringValue], _context: object) -> DoubleValue:
+        seen.put("the call")
+        try:
+            return DoubleValue(value=len(joined(requests)))
+        finally:
+            seen.put("its end")
+
+    def nothing_yet() -> Iterator[StringValue]:
+        gone.wait(SECONDS)
+        yield from ()
+
+    with connected(home, {"stream_unary": read}, threads=2) as channel:
+        method = channel.stream_unary(f"/{NAME}/stream_unary", StringValue.SerializeToString, DoubleValue.FromString)
+        running = method.future(nothing_yet())
+        assert seen.get(timeout=SECONDS) == "the call"
+        running.cancel()
+        assert seen.get(timeout=SECONDS) == "its end"
+        gone.set()
+    assert "unhandled" not in "".join(capfd.readouterr())
+
+
+def test_health_answers_while_all_threads_are_busy_and_further_calls_are_refused(home: Path) -> None:
+    started, refused, released = queue.Queue[object](), queue.Queue[Any](), threading.Event()
+
+    def wait(_request: object, _context: object) -> DoubleValue:
+        started.put(None)
+        assert released.wait(SECONDS)
+        return FIRST
+
+    with connected(home, {"unary_unary": wait}, threads=2, maximum=3) as channel:
+        method = channel.unary_unary(f"/{NAME}/unary_unary", StringValue.SerializeToString, DoubleValue.FromString)
+        calls = [method.future(StringValue(), timeout=SECONDS) for _ in range(2)]
+        for _ in calls:
+            started.get(timeout=SECONDS)
+        calls += [method.future(StringValue(), timeout=SECONDS) for _ in range(9)]
+        for each in calls:
+            each.add_done_callback(refused.put)
+        for _ in range(8):
+            check_error(refused.get(timeout=SECONDS), "", grpc.StatusCode.RESOURCE_EXHAUSTED, "TOO_MANY_CALLS")
+
+        health = health_pb2_grpc.HealthStub(channel)
+        request = health_pb2.HealthCheckRequest(service=NAME)
+        assert health.Check(request, timeout=5).status == health_pb2.HealthCheckResponse.SERVING
+        watched = health.Watch(request, timeout=5)
+        assert next(watched).status == health_pb2.HealthCheckResponse.SERVING
+        watched.cancel()
+
+        released.set()
+        assert [each.code() for each in calls].count(grpc.StatusCode.OK) == 3

@@ -13,6 +13,8 @@ DEFAULT_SECONDS = 30.0
 """What a request gets whose client set no deadline."""
 MAX_SECONDS = 300.0
 """What a request gets at most."""
+UNSET_SECONDS = 365 * 86_400.0
+"""More than this is no deadline: servers with threads tell a missing one as an instant in the far future."""
 
 _ends: contextvars.ContextVar[float] = contextvars.ContextVar("deadline")
 
@@ -21,9 +23,11 @@ def start(seconds: float | None) -> None:
     """Begins the current request's time.
 
     Args:
-        seconds: What the client allows; None means the default.
+        seconds: What the client allows; None, or more than UNSET_SECONDS, means the default.
     """
-    _ends.set(time.monotonic() + min(DEFAULT_SECONDS if seconds is None else seconds, MAX_SECONDS))
+    if seconds is None or seconds > UNSET_SECONDS:
+        seconds = DEFAULT_SECONDS
+    _ends.set(time.monotonic() + min(seconds, MAX_SECONDS))
 
 
 def remaining() -> float:

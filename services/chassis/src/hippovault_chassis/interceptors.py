@@ -1,22 +1,31 @@
-"""One error mapping and one deadline for every handler, asyncio or threads."""
+"""One error mapping and one deadline for every handler, asyncio or threads, unary or streaming."""
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, NoReturn, TypeAlias
 
 import grpc
 import structlog
 
-from hippovault_chassis import deadline
+from hippovault_chassis import deadline, logs
 from hippovault_chassis.errors import STATUS_KEY, ServiceError
 
 log = structlog.get_logger()
 
+GRPCS_OWN = "/grpc."
+"""What the methods of health and reflection start with: they map their own errors, and call back in ways of theirs."""
+
 Details = grpc.HandlerCallDetails
 # Generic in its stubs alone.
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
+Behaviour: TypeAlias = Callable[[Any, Any], Any]
+"""What a servicer's method is: takes a request or an iterator of them, and a context."""
+Wrap: TypeAlias = Callable[[Behaviour, str], Behaviour]
+"""Takes a servicer's method and its full name."""
 
 
 class AioInterceptor(grpc.aio.ServerInterceptor):
@@ -25,23 +34,9 @@ class AioInterceptor(grpc.aio.ServerInterceptor):
     async def intercept_service(
         self, continuation: Callable[[Details], Awaitable[Handler | None]], handler_call_details: Details
     ) -> Handler | None:
-        """Wraps unary handlers; streams (health, reflection) map their own errors."""
-        handler = await continuation(handler_call_details)
-        inner: Any = handler.unary_unary if handler is not None else None
-        if handler is None or inner is None:
-            return handler
-
-        async def call(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
-            deadline.start(context.time_remaining())
-            try:
-                return await inner(request, context)
-            except grpc.aio.AbortError:
-                raise
-            except Exception as error:  # noqa: BLE001  # The one place where all of them end.
-                mapped = told(error, handler_call_details.method)
-                await context.abort(mapped.code, mapped.message, _metadata(mapped))
-
-        return _unary(call, handler)
+        """Wraps every handler but gRPC's own."""
+        method = handler_call_details.method
+        return _wrapped(await continuation(handler_call_details), method, _aio, _aio)
 
 
 class SyncInterceptor(grpc.ServerInterceptor):
@@ -50,32 +45,71 @@ class SyncInterceptor(grpc.ServerInterceptor):
     def intercept_service(
         self, continuation: Callable[[Details], Handler | None], handler_call_details: Details
     ) -> Handler | None:
-        """Wraps unary handlers; streams (health, reflection) map their own errors."""
-        handler = continuation(handler_call_details)
-        inner: Any = handler.unary_unary if handler is not None else None
-        if handler is None or inner is None:
-            return handler
-
-        def call(request: Any, context: grpc.ServicerContext) -> Any:
-            deadline.start(context.time_remaining())
-            try:
-                return inner(request, context)
-            except Exception as error:
-                if context.code() is not None:  # type: ignore[attr-defined]  # The handler aborted by itself.
-                    raise
-                mapped = told(error, handler_call_details.method)
-            _abort(context, mapped)
-
-        return _unary(call, handler)
+        """Wraps every handler but gRPC's own."""
+        return _wrapped(continuation(handler_call_details), handler_call_details.method, _unary, _stream)
 
 
-def _abort(context: grpc.ServicerContext, error: ServiceError) -> NoReturn:
+def _wrapped(handler: Handler | None, method: str, unary: Wrap, stream: Wrap) -> Handler | None:
+    """Returns the handler behind the wrap for its kind of answer."""
+    if handler is None or method.startswith(GRPCS_OWN):
+        return handler
+    kind = "_".join("stream" if many else "unary" for many in (handler.request_streaming, handler.response_streaming))
+    behaviour = (stream if handler.response_streaming else unary)(getattr(handler, kind), method)
+    make = getattr(grpc, f"{kind}_rpc_method_handler")
+    wrapped: Handler = make(behaviour, handler.request_deserializer, handler.response_serializer)
+    return wrapped
+
+
+def _aio(behaviour: Behaviour, method: str) -> Behaviour:
+    async def call(argument: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+        deadline.start(context.time_remaining())
+        try:
+            answer = behaviour(argument, context)
+            if not inspect.isasyncgen(answer):
+                return await answer
+            async with contextlib.aclosing(answer):
+                async for message in answer:
+                    await context.write(message)
+        except grpc.aio.AbortError:
+            raise
+        except Exception as error:  # noqa: BLE001  # The one place where all of them end.
+            mapped = told(error, method)
+            await context.abort(mapped.code, mapped.message, _metadata(mapped))
+
+    return call
+
+
+def _unary(behaviour: Behaviour, method: str) -> Behaviour:
+    def call(argument: Any, context: grpc.ServicerContext) -> Any:
+        with _mapping(method, context):
+            return behaviour(argument, context)
+
+    return call
+
+
+def _stream(behaviour: Behaviour, method: str) -> Behaviour:
+    def call(argument: Any, context: grpc.ServicerContext) -> Iterator[Any]:
+        with _mapping(method, context):
+            yield from behaviour(argument, context)
+
+    return call
+
+
+@contextlib.contextmanager
+def _mapping(method: str, context: grpc.ServicerContext) -> Iterator[None]:
+    deadline.start(context.time_remaining())
+    try:
+        yield
+    except Exception as error:  # The one place where all of them end.
+        if type(error) in {Exception, grpc.RpcError} and not error.args:
+            raise  # How gRPC tells that the handler aborted, or that the client is gone.
+        abort(context, told(error, method))
+
+
+def abort(context: grpc.ServicerContext, error: ServiceError) -> NoReturn:
+    """Ends the call of a threaded handler with the error's status."""
     context.set_trailing_metadata(_metadata(error))
     context.abort(error.code, error.message)
-
-
-def _unary(call: Callable[..., Any], handler: Handler) -> Handler:
-    return grpc.unary_unary_rpc_method_handler(call, handler.request_deserializer, handler.response_serializer)
 
 
 def _metadata(error: ServiceError) -> tuple[tuple[str, bytes]]:
@@ -87,16 +121,5 @@ def told(error: Exception, method: str) -> ServiceError:
     if isinstance(error, ServiceError):
         return error
     error_id = uuid.uuid4().hex
-    # Only the places: the message of an exception may quote a memory.
-    log.error("unhandled error", method=method, error_id=error_id, type=type(error).__name__, at=_places(error))
+    log.error("unhandled error", method=method, error_id=error_id, **logs.facts(error))
     return ServiceError(grpc.StatusCode.INTERNAL, "INTERNAL", f"internal error {error_id}; the log tells more")
-
-
-def _places(error: BaseException) -> list[str]:
-    places = []
-    trace = error.__traceback__
-    while trace:
-        code = trace.tb_frame.f_code
-        places.append(f"{code.co_filename}:{trace.tb_lineno} {code.co_qualname}")
-        trace = trace.tb_next
-    return places

@@ -11,7 +11,6 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +20,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from hippovault_chassis import addresses, notify
+from hippovault_chassis.admission import Admission, Workers
 from hippovault_chassis.errors import ServiceError
 from hippovault_chassis.interceptors import AioInterceptor, SyncInterceptor
 
@@ -32,6 +32,8 @@ LAME_DUCK_SECONDS = 0.2
 """Between telling NOT_SERVING and refusing calls, so that balancers look elsewhere first."""
 GRACE_SECONDS = 10.0
 """What running calls get to end."""
+CALLS_PER_THREAD = 8
+"""Calls that a server with threads takes on, unless it is told: more would wait beyond their deadlines."""
 
 OPTIONS: list[tuple[str, int]] = [
     # On, a forgotten server on the same port would silently take half of the connections.
@@ -83,8 +85,16 @@ async def aio_server(address: str, services: Sequence[Service]) -> AsyncIterator
 
 
 @contextlib.contextmanager
-def sync_server(address: str, services: Sequence[Service], threads: int) -> Iterator[str]:
+def sync_server(
+    address: str, services: Sequence[Service], threads: int, maximum_calls: int | None = None
+) -> Iterator[str]:
     """Serves blocking handlers on a pool of threads while the context lasts; leaving it drains.
+
+    Args:
+        address: `unix:/path` or a loopback `host:port`.
+        services: What is served, beside health and reflection. Health is answered although all threads are busy.
+        threads: Calls that run at a time.
+        maximum_calls: Calls that run or wait at a time, 8 a thread by default; more are RESOURCE_EXHAUSTED.
 
     Yields:
         The address bound to, its port filled in.
@@ -94,9 +104,10 @@ def sync_server(address: str, services: Sequence[Service], threads: int) -> Iter
     """
     addresses.check_bind("listen", address)
     lock = addresses.lock_socket(address)
-    server = grpc.server(ThreadPoolExecutor(threads), interceptors=[SyncInterceptor()], options=OPTIONS)
-    watchers = ThreadPoolExecutor(1)
-    health_servicer = health.HealthServicer(experimental_non_blocking=True, experimental_thread_pool=watchers)
+    workers = Workers(threads)
+    admission = Admission(workers, maximum_calls or CALLS_PER_THREAD * threads)
+    server = grpc.server(workers, interceptors=[admission, SyncInterceptor()], options=OPTIONS)
+    health_servicer = _reserved_health(admission)
     bound = _register(server, services, health_servicer, address)
     for name in _health_names(services):
         health_servicer.set(name, health_pb2.HealthCheckResponse.SERVING)
@@ -109,7 +120,7 @@ def sync_server(address: str, services: Sequence[Service], threads: int) -> Iter
         health_servicer.enter_graceful_shutdown()
         time.sleep(LAME_DUCK_SECONDS)
         server.stop(GRACE_SECONDS).wait()
-        watchers.shutdown(wait=False)
+        admission.close()
         if lock:
             lock.close()
 
@@ -158,6 +169,14 @@ def _watch_parent(gone: Callable[[], object]) -> None:
             gone()
 
     threading.Thread(target=watch, name="parent-watch", daemon=True).start()
+
+
+def _reserved_health(admission: Admission) -> Any:
+    servicer = health.HealthServicer()
+    servicer.Check = admission.reserve(servicer.Check)
+    servicer.Watch = admission.reserve(servicer.Watch)
+    servicer.Watch.experimental_non_blocking = True  # No thread is held while a client watches.
+    return servicer
 
 
 def _health_names(services: Sequence[Service]) -> list[str]:
