@@ -17,8 +17,8 @@ setup: ## Makes .venv what requirements.lock says
 run: setup ## Starts a working memory and shows it at work
 	@$(BIN)/python tools/first_run.py
 
-stop: setup ## Stops the memory that `make run` started
-	@$(BIN)/hippovault down
+stop: ## Stops the memory that `make run` started
+	@test ! -x $(BIN)/hippovault || $(BIN)/hippovault down
 
 test: setup ## Runs every test
 	@$(BIN)/python -m pytest $(ARGS)
@@ -41,8 +41,10 @@ protos-check: setup ## Fails when the generated code is stale
 	@$(BIN)/python tools/check_protos.py
 
 lock: ## Resolves requirements.lock anew (needs uv)
+	@command -v uv >/dev/null || { echo "make lock needs uv: pip install uv"; exit 2; }
 	@uv lock --quiet --upgrade && uv export --quiet --all-packages --all-groups --no-emit-workspace --no-header \
 		--output-file requirements.lock
 
 bench-recall: setup ## Recall on real conversations: make bench-recall DATA=…/locomo_dev.json.gz
+	@test -n "$(DATA)" || { echo "DATA is missing: make bench-recall DATA=path/to/dataset.json.gz"; exit 2; }
 	@$(BIN)/python -m benchmark.recall $(DATA) $(ARGS)

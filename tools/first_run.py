@@ -8,14 +8,19 @@ from pathlib import Path
 
 HIPPOVAULT = str(Path(sys.executable).with_name("hippovault"))
 NAMESPACE = ("--namespace", "demo")
-FACT = "Mia moved the team's deployments from Jenkins to GitHub Actions, because builds had queued for an hour."
-QUESTION = "Why was the continuous integration system replaced?"
+FACTS = (
+    "Mia moved the deployments from Jenkins to GitHub Actions, because builds had queued for an hour.",
+    "The staging database is called heron and is wiped every Sunday night.",
+    "We chose PostgreSQL for billing: it must never lose a payment.",
+)
+QUESTION = "Which data store keeps our customers' money safe?"
+"""Shares no word with the fact that answers it."""
 
 
 def started() -> dict[str, object]:
     """Starts the memory, unless it runs, and returns what `hippovault up` tells."""
+    print("$ hippovault up --detach", flush=True)
     command = [HIPPOVAULT, "up", "--detach", "--json"]
-    print(f"$ {shlex.join(['hippovault', *command[1:]])}", flush=True)
     answer = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     told: dict[str, object] = json.loads(answer.stdout or "{}")
     if answer.returncode:
@@ -36,7 +41,8 @@ def show(*arguments: str) -> None:
 def main() -> None:
     """Starts, remembers, recalls, and prints the configuration."""
     told = started()
-    show("remember", FACT, *NAMESPACE, "--tag", "decision")
+    for fact in FACTS:
+        show("remember", fact, *NAMESPACE)
     show("recall", QUESTION, *NAMESPACE, "--limit", "1")
     print("Paste this into the configuration of your MCP host:")
     print(json.dumps({"mcpServers": told["mcpServers"]}, indent=2))

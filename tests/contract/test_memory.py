@@ -156,7 +156,7 @@ def test_each_mode_finds_what_it_is_for(gateway: MemoryServiceStub, namespace: s
     assert recalled(gateway, namespace, "QX-7741", mode=pb.RECALL_MODE_KEYWORD)[0].startswith("Error code")
     assert recalled(gateway, namespace, "feline QX-7741")[0].startswith("Error code")
     default = gateway.Recall(pb.RecallRequest(namespace=namespace, query="revenue"), timeout=SECONDS)
-    assert (default.mode, default.HasField("degradation"), default.truncated) == (pb.RECALL_MODE_HYBRID, False, False)
+    assert (default.mode, default.HasField("degradation"), default.omitted_hits) == (pb.RECALL_MODE_HYBRID, False, 0)
 
 
 def test_a_dense_hit_explains_its_score_by_the_published_formula(gateway: MemoryServiceStub, namespace: str) -> None:
@@ -399,3 +399,14 @@ def test_a_model_that_does_not_fit_the_store_is_told_by_both_numbers(home: Path)
         assert "384" in statuses["storage"].reason
         error = refused(lambda: client.Remember(pb.RememberRequest(content="x"), timeout=SECONDS))
         assert (error.code, error.reason, error.field) == (grpc.StatusCode.FAILED_PRECONDITION, "MODEL_MISMATCH", "")
+
+
+def test_an_answer_too_large_for_a_client_says_how_many_hits_it_omits(
+    gateway: MemoryServiceStub, namespace: str
+) -> None:
+    contents = [f"whale {number} " + "x" * 65_000 for number in range(60)]
+    items = [pb.RememberRequest(namespace=namespace, content=content) for content in contents]
+    gateway.BatchRemember(pb.BatchRememberRequest(requests=items), timeout=SECONDS)
+    request = pb.RecallRequest(namespace=namespace, query="whale", limit=60)
+    answer = gateway.Recall(request, timeout=SECONDS)
+    assert 0 < answer.omitted_hits == 60 - len(answer.hits)

@@ -136,7 +136,7 @@ def test_the_first_run_shows_a_memory_at_work_any_number_of_times(memory: Path) 
             check=True,
         )
         assert f"{outcome}: memory" in ended.stdout
-        assert "Jenkins" in ended.stdout.split("hippovault recall")[1]
+        assert "PostgreSQL" in ended.stdout.split("hippovault recall")[1]
         assert '"mcpServers"' in ended.stdout
         assert ended.stderr == ""
 

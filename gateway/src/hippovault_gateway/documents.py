@@ -9,11 +9,13 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Self, TypeVar
 
 from google.protobuf.timestamp_pb2 import Timestamp
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from hippovault.memory.v1 import memory_pb2, memory_service_pb2
 from hippovault_chassis.errors import ServiceError
 
+SCORE_DIGITS = 6
+"""Of a score in JSON; more would tell nothing and cost agents their context."""
 DocumentT = TypeVar("DocumentT", bound="Document")
 
 
@@ -60,6 +62,7 @@ def _text_of_time(value: object) -> object:
 Tags = Annotated[list[str], BeforeValidator(_split_tags), BeforeValidator(_none_is_empty)]
 Texts = Annotated[list[str], BeforeValidator(_none_is_empty)]
 Time = Annotated[str, BeforeValidator(_text_of_time)]
+Score = Annotated[float, AfterValidator(lambda value: round(value, SCORE_DIGITS))]
 
 
 def timestamp(field: str, value: str) -> Timestamp:
@@ -151,11 +154,11 @@ class View(Document):
 class SurpriseView(View):
     """How unexpected a memory was when it was written."""
 
-    score: float
-    embedding_outlier: float
-    engagement: float
-    explicit: float
-    prediction_loss: float | None = None
+    score: Score
+    embedding_outlier: Score
+    engagement: Score
+    explicit: Score
+    prediction_loss: Score | None = None
     version: int
 
     @classmethod
@@ -170,6 +173,17 @@ class SurpriseView(View):
             prediction_loss=parts.prediction_loss if parts.HasField("prediction_loss") else None,
             version=surprise.version,
         )
+
+
+def _shown(metadata: str) -> dict[str, Any]:
+    """Returns metadata without the stored copy of the surprise, which has a member of its own."""
+    members: dict[str, Any] = json.loads(metadata) if metadata else {}
+    reserved = members.get("_hippo")
+    if isinstance(reserved, dict):
+        reserved.pop("surprise", None)
+        if not reserved:
+            del members["_hippo"]
+    return members
 
 
 class MemoryView(View):
@@ -205,7 +219,7 @@ class MemoryView(View):
             "hints": list(memory.hints),
             "memory_type": memory.memory_type,
             "importance": memory.importance if memory.HasField("importance") else None,
-            "metadata": json.loads(memory.metadata) if memory.metadata else {},
+            "metadata": _shown(memory.metadata),
             "created_at": iso(memory.created_at),
             "updated_at": iso(memory.updated_at),
             "version": memory.version,
@@ -221,15 +235,15 @@ class MemoryView(View):
 class HitView(MemoryView):
     """A recalled memory with the reasons for its place."""
 
-    score: float
-    relevance: float
-    similarity: float | None
-    cosine_similarity: float | None
-    surprise_score: float
-    decay: float
+    score: Score = Field(description="Orders the hits of this answer; tells nothing across answers.")
+    relevance: Score = Field(description="Part of score; in keyword and hybrid relative to this answer's best hit.")
+    similarity: Score | None
+    cosine_similarity: Score | None = Field(description="Absolute: near 0 for an unrelated memory.")
+    surprise_score: Score
+    decay: Score
     dense_rank: int | None
     keyword_rank: int | None
-    keyword_score: float | None
+    keyword_score: Score | None = Field(description="BM25; null when no word matches.")
 
     @classmethod
     def of_hit(cls, hit: memory_service_pb2.Hit) -> Self:
@@ -280,7 +294,7 @@ class RecallView(View):
     hits: list[HitView]
     mode: str
     degraded: str = Field(description="Why an arm is missing; empty when none is.")
-    truncated: bool
+    omitted_hits: int = Field(description="Hits left off, since the answer would be too large.")
 
     @classmethod
     def of(cls, response: memory_service_pb2.RecallResponse, /) -> Self:
@@ -289,7 +303,7 @@ class RecallView(View):
             hits=[HitView.of_hit(hit) for hit in response.hits],
             mode=mode_name(response.mode),
             degraded=response.degradation.reason,
-            truncated=response.truncated,
+            omitted_hits=response.omitted_hits,
         )
 
 
@@ -357,7 +371,7 @@ class SummaryView(View):
     by_type: dict[str, int]
     top_tags: dict[str, int]
     highlights: list[MemoryView]
-    mean_surprise: float
+    mean_surprise: Score
     since: str
 
     @classmethod

@@ -57,7 +57,7 @@ class Recaller:
         found = await call(self._services.storage.SearchMemories, search, STORAGE)
         best = self._ranked(found.hits, mode, boost=not request.no_surprise_boost)[:limit]
         hits = _within_bytes([_hit(ranked) for ranked in best])
-        return pb.RecallResponse(hits=hits, mode=mode, degradation=degradation, truncated=len(hits) < len(best))
+        return pb.RecallResponse(hits=hits, mode=mode, degradation=degradation, omitted_hits=len(best) - len(hits))
 
     def _check(self, request: pb.RecallRequest, mode: pb.RecallMode.ValueType) -> int:
         memory_rules.query("query", request.query)

@@ -127,8 +127,8 @@ def recall(
         return
     if view.degraded:
         warn(view.degraded)
-    if view.truncated:
-        warn("hits were left off, since the answer would be too large")
+    if view.omitted_hits:
+        warn(f"{view.omitted_hits} hits were left off, since the answer would be too large")
     _show(view.hits, ["score"], [[f"{hit.score:.3f}"] for hit in view.hits])
 
 

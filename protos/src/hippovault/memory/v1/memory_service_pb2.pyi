@@ -311,11 +311,11 @@ class RecallResponse(_message.Message):
     HITS_FIELD_NUMBER: _builtins.int
     MODE_FIELD_NUMBER: _builtins.int
     DEGRADATION_FIELD_NUMBER: _builtins.int
-    TRUNCATED_FIELD_NUMBER: _builtins.int
+    OMITTED_HITS_FIELD_NUMBER: _builtins.int
     mode: Global___RecallMode.ValueType
     """The mode that was used."""
-    truncated: _builtins.bool
-    """Whether hits were left off because the answer would exceed its size limit."""
+    omitted_hits: _builtins.int
+    """Hits that were left off at the end because the answer would exceed its size limit."""
     @_builtins.property
     def hits(self) -> _containers.RepeatedCompositeFieldContainer[Global___Hit]: ...
     @_builtins.property
@@ -328,11 +328,11 @@ class RecallResponse(_message.Message):
         hits: _abc.Iterable[Global___Hit] | None = ...,
         mode: Global___RecallMode.ValueType = ...,
         degradation: Global___Degradation | None = ...,
-        truncated: _builtins.bool = ...,
+        omitted_hits: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["degradation", b"degradation"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["degradation", b"degradation", "hits", b"hits", "mode", b"mode", "truncated", b"truncated"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["degradation", b"degradation", "hits", b"hits", "mode", b"mode", "omitted_hits", b"omitted_hits"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
