@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+import timeit
+import unicodedata
+
 import grpc
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -91,6 +95,41 @@ def test_a_message_never_tells_the_text() -> None:
     assert "secret" not in refusal(content="secret\x00").message
     assert "secret" not in refusal(tags=["secret,word"]).message
     assert "secret" not in refusal(metadata='"secret"').message
+
+
+def test_control_characters_are_unicodes_and_are_told_with_their_place() -> None:
+    controls = [chr(code) for code in range(sys.maxunicode + 1) if unicodedata.category(chr(code)) == "Cc"]
+    for control in controls:
+        if control not in memory_rules.LINE_CONTROLS:
+            message = refusal(content=f"\n語{control}").message
+            assert message.endswith(f"control characters, has U+{ord(control):04X} at position 2")
+        assert refusal(tags=[f"語{control}."]).message.endswith(f"U+{ord(control):04X} at position 1")
+
+
+def test_the_longest_content_is_checked_in_no_time() -> None:
+    content = "All of it is visible. " * 2_978
+    check = timeit.Timer(lambda: memory_rules.text("content", content, 65_536, allowed=memory_rules.LINE_CONTROLS))
+    assert min(check.repeat(20, 1)) < 0.002
+
+
+def test_the_names_of_a_filter_are_trimmed_as_the_stored_ones_are() -> None:
+    wanted = memory_pb2.Filter(
+        tags_any=[" a "], tags_all=["b\n"], memory_types=[" decision", "note "], categories=["\thost"]
+    )
+    memory_rules.search_filter(wanted)
+    assert list(wanted.tags_any) + list(wanted.tags_all) == ["a", "b"]
+    assert list(wanted.memory_types) == ["decision", "note"]
+    assert list(wanted.categories) == ["host"]
+
+
+@pytest.mark.parametrize("field", ["memory_types", "categories"])
+@pytest.mark.parametrize(("names", "blamed"), [(["a", " "], "[1]"), (["a\x00"], "[0]"), (["a"] * 33, "")])
+def test_what_the_names_of_a_filter_may_not_be(field: str, names: list[str], blamed: str) -> None:
+    wanted = memory_pb2.Filter()
+    getattr(wanted, field)[:] = names
+    with pytest.raises(ServiceError) as caught:
+        memory_rules.search_filter(wanted)
+    assert caught.value.field == f"filter.{field}{blamed}"
 
 
 @given(st.text(max_size=50))

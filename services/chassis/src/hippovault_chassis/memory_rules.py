@@ -5,8 +5,10 @@ Each function raises ServiceError INVALID_ARGUMENT naming the field, the limit a
 
 from __future__ import annotations
 
+import functools
 import json
 import math
+import re
 import unicodedata
 from collections.abc import Iterable
 
@@ -27,6 +29,8 @@ MAX_HINTS = 3
 MAX_HINT_BYTES = 200
 MAX_METADATA_BYTES = 16_384
 
+CONTROLS = [chr(code) for code in (*range(0x20), *range(0x7F, 0xA0))]
+"""Unicode's category Cc, which never grows."""
 LINE_CONTROLS = frozenset("\t\n\r")
 """Control characters that running text may have."""
 
@@ -73,10 +77,15 @@ def text(field: str, value: str, limit: int, *, allowed: frozenset[str] = frozen
         raise ServiceError.invalid(field, f"must have at most {limit} UTF-8 bytes, has {size}")
     if is_blank(value):
         raise ServiceError.invalid(field, "must not be blank")
-    for position, character in enumerate(value):
-        if unicodedata.category(character) == "Cc" and character not in allowed:
-            code = f"U+{ord(character):04X}"
-            raise ServiceError.invalid(field, f"must not have control characters, has {code} at position {position}")
+    control = _controls_but(allowed).search(value)
+    if control:
+        found = f"U+{ord(control[0]):04X} at position {control.start()}"
+        raise ServiceError.invalid(field, f"must not have control characters, has {found}")
+
+
+@functools.cache
+def _controls_but(allowed: frozenset[str]) -> re.Pattern[str]:
+    return re.compile(f"[{''.join(character for character in CONTROLS if character not in allowed)}]")
 
 
 def query(field: str, value: str) -> None:
@@ -85,11 +94,12 @@ def query(field: str, value: str) -> None:
 
 
 def search_filter(value: pb.Filter) -> None:
-    """Checks a filter and brings its tags to their stored form, in place."""
+    """Checks a filter and brings its names to their stored form, in place."""
     value.tags_any[:] = tags("filter.tags_any", value.tags_any)
     value.tags_all[:] = tags("filter.tags_all", value.tags_all)
     for field in ("memory_types", "categories"):
         names = getattr(value, field)
+        names[:] = [name.strip() for name in names]
         within(f"filter.{field}", len(names), 0, MAX_TAGS)
         for index, name in enumerate(names):
             text(f"filter.{field}[{index}]", name, MAX_NAME_BYTES)
