@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
+
+from hippovault_chassis.default_home import CONFIG_FILE
 
 # sun_path holds 108 bytes on Linux and 104 on macOS, the closing NUL included.
 MAX_SOCKET_PATH_BYTES = 103
@@ -42,22 +45,46 @@ class Home:
         path = self.run / f"{name}.sock"
         length = len(os.fsencode(path))
         if length > MAX_SOCKET_PATH_BYTES:
-            # Only here: gRPC would triple the memory of the supervisor, which needs paths alone.
-            import grpc
-
-            from hippovault_chassis.errors import ServiceError
-
-            raise ServiceError(
-                grpc.StatusCode.INVALID_ARGUMENT,
+            raise _error(
+                "INVALID_ARGUMENT",
                 "HOME_TOO_LONG",
                 f"HIPPOVAULT_HOME: the socket path {path} has {length} bytes, at most {MAX_SOCKET_PATH_BYTES} may be",
             )
         return path
 
     def create(self) -> None:
-        """Makes the directories, readable by their owner alone, and the process's new files too."""
+        """Makes the directories, readable by their owner alone, and the process's new files too.
+
+        A root that holds anything else keeps its mode: it may be the user's own home directory.
+
+        Raises:
+            ServiceError: Others may write to such a root, and so could replace what is ours.
+        """
         os.umask(PRIVATE_UMASK)
         self.root.mkdir(parents=True, exist_ok=True)
-        for directory in (self.root, self.data, self.run, self.logs):
+        ours = (self.data, self.run, self.logs)
+        if all(path in {*ours, self.root / CONFIG_FILE} for path in self.root.iterdir()):
+            self.root.chmod(PRIVATE_DIRECTORY_MODE)
+        self._check_writers()
+        for directory in ours:
             directory.mkdir(exist_ok=True)
             directory.chmod(PRIVATE_DIRECTORY_MODE)
+
+    def _check_writers(self) -> None:
+        mode = stat.S_IMODE(self.root.stat().st_mode)
+        if mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise _error(
+                "FAILED_PRECONDITION",
+                "HOME_NOT_PRIVATE",
+                f"HIPPOVAULT_HOME: {self.root} has other content and mode {mode:04o}, so that others may write to it; "
+                "name a directory that is new, or remove their right",
+            )
+
+
+def _error(code: str, reason: str, message: str) -> Exception:
+    # Only here: gRPC would triple the memory of the supervisor, which needs paths alone.
+    import grpc
+
+    from hippovault_chassis.errors import ServiceError
+
+    return ServiceError(grpc.StatusCode[code], reason, message)

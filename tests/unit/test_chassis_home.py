@@ -1,0 +1,79 @@
+"""A home is made private; a directory that is somebody's own is left as it is, or refused."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+
+from hippovault_chassis.errors import ServiceError
+from hippovault_chassis.home import Home
+
+PARTS = ("data", "run", "logs")
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def make(path: Path, permissions: int) -> Path:
+    path.mkdir()
+    path.chmod(permissions)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def _umask() -> Iterator[None]:
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+def assert_private(root: Path) -> None:
+    assert [mode(root / name) for name in PARTS] == [0o700] * 3
+
+
+def test_a_new_home_is_private_and_so_are_its_files(home: Path) -> None:
+    Home(home / "deep").create()
+    assert mode(home / "deep") == mode(home) == 0o700
+    assert_private(home / "deep")
+    (home / "deep/data/file").touch()
+    assert mode(home / "deep/data/file") == 0o600
+
+
+@pytest.mark.parametrize("permissions", [0o755, 0o777])
+def test_an_empty_directory_and_one_of_ours_become_private(home: Path, permissions: int) -> None:
+    make(home, permissions)
+    Home(home).create()
+    assert mode(home) == 0o700
+    home.chmod(permissions)
+    make(home / "data/x", 0o700)
+    (home / "logs").chmod(0o755)
+    (home / "hippovault.toml").touch()
+    Home(home).create()
+    assert mode(home) == 0o700
+    assert_private(home)
+
+
+def test_a_directory_with_other_content_keeps_its_mode(home: Path) -> None:
+    make(home, 0o755)
+    (home / ".profile").touch()
+    for _ in range(2):
+        Home(home).create()
+        assert mode(home) == 0o755
+        assert_private(home)
+
+
+@pytest.mark.parametrize("permissions", [0o775, 0o757, 0o1777])
+def test_a_directory_with_other_content_that_others_may_write_to_is_refused(home: Path, permissions: int) -> None:
+    make(home, permissions)
+    (home / ".profile").touch()
+    with pytest.raises(ServiceError, match=rf"^HIPPOVAULT_HOME: {home} .*mode {permissions:04o}") as caught:
+        Home(home).create()
+    assert caught.value.code is grpc.StatusCode.FAILED_PRECONDITION
+    assert mode(home) == permissions
+    assert [path.name for path in home.iterdir()] == [".profile"]
