@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack
 
 from hippovault_chassis import process, serving
 from hippovault_gateway import servicer
 from hippovault_gateway.application import Application
 from hippovault_gateway.clients import Services
+from hippovault_gateway.doors import Doors
 from hippovault_gateway.settings import GatewaySettings
 
 OFF = "off"
@@ -25,18 +25,14 @@ async def _serve(settings: GatewaySettings) -> None:
     from hippovault_gateway.mcp.http_door import http_door
     from hippovault_gateway.mcp.socket_door import socket_door
 
-    async with AsyncExitStack() as stack:
-        services = await stack.enter_async_context(
-            Services.connect(settings.embedding_target(), settings.storage_target())
-        )
+    connected = Services.connect(settings.embedding_target(), settings.storage_target())
+    async with connected as services, Doors() as doors:
         application = Application(services, settings)
         if settings.http != OFF:
             door = http_door(application, settings.http or None, settings.mcp_tools)
-            application.mcp_http_url = await stack.enter_async_context(door)
-        await stack.enter_async_context(socket_door(application, settings.layout.socket("mcp")))
-        await stack.enter_async_context(
-            serving.aio_server(settings.address("gateway"), [servicer.service(application)])
-        )
+            application.mcp_http_url = await doors.open(door)
+        await doors.open(socket_door(application, settings.layout.socket("mcp")))
+        await doors.open(serving.aio_server(settings.address("gateway"), [servicer.service(application)]))
         await serving.stopped(application.mcp_http_url)
 
 

@@ -9,11 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from hippovault_chassis.drain import STOP_SECONDS
 from hippovault_gateway.local.log_files import open_log, tail
 from hippovault_gateway.local.notifications import Notifications
-
-STOP_SECONDS = 15.0
-"""From SIGTERM to SIGKILL; a service drains in 10 s at most."""
 
 
 class StartError(Exception):
@@ -21,8 +19,8 @@ class StartError(Exception):
 
 
 @dataclass(frozen=True)
-class Ties:
-    """What a child gets from its parent to hold."""
+class Inherited:
+    """The file descriptors that a child inherits."""
 
     lifeline: int
     """Becomes its stdin, whose end tells it that the parent is gone."""
@@ -39,13 +37,13 @@ class Child:
     log: Path
 
     @classmethod
-    async def start(cls, name: str, log: Path, ties: Ties, environment: Mapping[str, str]) -> Self:
+    async def start(cls, name: str, log: Path, inherited: Inherited, environment: Mapping[str, str]) -> Self:
         """Starts `python -m hippovault_<name>`.
 
         Args:
             name: The service.
             log: Where its output goes.
-            ties: What it holds.
+            inherited: What it holds open.
             environment: Its variables.
         """
         with open_log(log) as output:
@@ -54,11 +52,11 @@ class Child:
                 "-P",  # The directory that somebody happens to stand in is no place to import from.
                 "-m",
                 f"hippovault_{name}",
-                stdin=ties.lifeline,
+                stdin=inherited.lifeline,
                 stdout=output,
                 stderr=output,
                 env=environment,
-                pass_fds=(ties.lock,),
+                pass_fds=(inherited.lock,),
                 process_group=0,  # Ctrl-C goes to the parent alone, which stops them in order.
             )
         return cls(name, process, log)

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from hippovault_chassis import notify
+from hippovault_chassis.drain import STOP_SECONDS
 from hippovault_chassis.home import Home
 from hippovault_chassis.locks import holder
 from hippovault_gateway.local import log_files, notifications
-from hippovault_gateway.local.child import STOP_SECONDS, StartError, describe
+from hippovault_gateway.local.child import StartError, describe
 from hippovault_gateway.local.state import lock_path
 
 POLL_SECONDS = 0.05
@@ -62,9 +63,9 @@ def start_detached(home: Home, start_seconds: float, environment: Mapping[str, s
 
 
 def _start_detached(home: Home, start_seconds: float, environment: Mapping[str, str]) -> Started:
-    log, told = home.logs / "up.log", home.socket("up")
+    log, ready_socket = home.logs / "up.log", home.socket("up")
     try:
-        with notifications.bind(told) as notified, log_files.open_log(log) as output:
+        with notifications.bind(ready_socket) as notified, log_files.open_log(log) as output:
             start = output.tell()
             process = subprocess.Popen(  # noqa: S603  # Our own program.
                 _command(home, start_seconds, as_json=False),
@@ -72,12 +73,12 @@ def _start_detached(home: Home, start_seconds: float, environment: Mapping[str, 
                 stdout=output,
                 stderr=output,
                 cwd=home.root,
-                env={**environment, notify.VARIABLE: str(told)},
+                env={**environment, notify.VARIABLE: str(ready_socket)},
                 start_new_session=True,
             )
             status = _ready(notified, process)
     finally:
-        told.unlink(missing_ok=True)
+        ready_socket.unlink(missing_ok=True)
     if status is None:
         said = log_files.tail(log, start, lines=SAID_LINES).removeprefix("hippovault up: ")
         raise StartError(said or f"the supervisor {describe(process.returncode)}, see {log}")
@@ -97,7 +98,7 @@ def stop(home: Home) -> int | None:
     if pid is None:
         return None
     os.kill(pid, signal.SIGTERM)
-    seconds = 2 * STOP_SECONDS + 5
+    seconds = 2 * STOP_SECONDS + 5  # The gateway, then the services behind it, then the supervisor itself.
     ends = time.monotonic() + seconds
     while holder(lock_path(home)) == pid:
         if time.monotonic() > ends:

@@ -18,10 +18,11 @@ from pathlib import Path
 
 from hippovault_chassis import notify
 from hippovault_chassis.default_home import HOME_VARIABLE
+from hippovault_chassis.drain import STOP_SECONDS
 from hippovault_chassis.home import Home
 from hippovault_chassis.locks import LockHeldError, lock_file
 from hippovault_gateway.local import mcp_configuration
-from hippovault_gateway.local.child import Child, StartError, Ties, describe
+from hippovault_gateway.local.child import Child, Inherited, StartError, describe
 from hippovault_gateway.local.notifications import Notifications
 from hippovault_gateway.local.state import Serving, lock_path, write_serving
 
@@ -31,8 +32,8 @@ FIRST_PAUSE_SECONDS = 0.1
 MAX_PAUSE_SECONDS = 5.0
 STABLE_SECONDS = 30.0
 """A process that served this long is restarted as if it had never failed."""
-ORPHAN_SECONDS = 20.0
-"""How long the children of a supervisor that was killed may drain."""
+ORPHAN_SECONDS = STOP_SECONDS + 5.0
+"""What the children of a supervisor that was killed get; nobody ends them."""
 
 
 class Supervisor:
@@ -54,7 +55,7 @@ class Supervisor:
         self._notifications = Notifications(home.socket("notify"))
         # Nothing is ever written: the children's reads end when this process does, however it ends.
         lifeline, self._kept_open = os.pipe()
-        self._ties = Ties(lifeline, lock)
+        self._inherited = Inherited(lifeline, lock)
 
     async def run(self) -> None:
         """Returns when the process was asked to stop and all children have ended.
@@ -90,7 +91,7 @@ class Supervisor:
             notify.SUPERVISED: "1",
             notify.VARIABLE: str(self._home.socket("notify")),
         }
-        child = await Child.start(name, self._home.logs / f"{name}.log", self._ties, environment)
+        child = await Child.start(name, self._home.logs / f"{name}.log", self._inherited, environment)
         self._children[name] = child
         try:
             status = await child.ready(self._notifications, self._start_seconds)

@@ -20,10 +20,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hippovault.memory.v1 import memory_service_pb2 as pb
 from hippovault_chassis import addresses, deadline
+from hippovault_chassis.drain import GRACE_SECONDS
 from hippovault_chassis.errors import ServiceError
-from hippovault_chassis.serving import GRACE_SECONDS
 from hippovault_gateway.application import Application
 from hippovault_gateway.mcp import messages, server
+from hippovault_gateway.mcp.calls import LAST_ANSWER_SECONDS, Calls
 from hippovault_gateway.settings import PREFERRED_HTTP, ToolSet
 
 PATH = "/mcp"
@@ -52,15 +53,19 @@ async def http_door(application: Application, address: str | None, tool_set: Too
     with _listener(address) as listener:
         host, port = listener.getsockname()[:2]
         authority = f"[{host}]" if listener.family == socket.AF_INET6 else host
+        calls = Calls()
         manager = StreamableHTTPSessionManager(
-            server.build(application, tool_set),
+            server.build(application, calls, tool_set),
             json_response=True,
             stateless=True,
             security_settings=_security(authority),
             max_request_body_size=messages.MAX_BYTES,
         )
         async with manager.run(), _serving(_application(application, manager), listener):
-            yield f"http://{authority}:{port}{PATH}"
+            try:
+                yield f"http://{authority}:{port}{PATH}"
+            finally:
+                calls.end_within(GRACE_SECONDS)
 
 
 def _listener(address: str | None) -> socket.socket:
@@ -156,7 +161,7 @@ async def _serving(application: ASGIApp, listener: socket.socket) -> AsyncIterat
         access_log=False,
         server_header=False,
         ws="none",
-        timeout_graceful_shutdown=int(GRACE_SECONDS),
+        timeout_graceful_shutdown=int(GRACE_SECONDS + LAST_ANSWER_SECONDS),
     )
     serving = _Uvicorn(config)
     task = asyncio.create_task(serving.serve([listener]))

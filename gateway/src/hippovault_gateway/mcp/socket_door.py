@@ -14,10 +14,11 @@ import pydantic_core
 from mcp.server.lowlevel import Server
 
 from hippovault_chassis import addresses
+from hippovault_chassis.drain import GRACE_SECONDS
 from hippovault_chassis.interceptors import told
-from hippovault_chassis.serving import GRACE_SECONDS
 from hippovault_gateway.application import Application
 from hippovault_gateway.mcp import messages, server
+from hippovault_gateway.mcp.calls import LAST_ANSWER_SECONDS, Calls
 from hippovault_gateway.mcp.lines import LineStream
 from hippovault_gateway.settings import ToolSet
 
@@ -64,8 +65,9 @@ def _listener(path: Path) -> socket.socket:
 
 class _Sessions:
     def __init__(self, application: Application) -> None:
+        self._calls = Calls()
         self._servers: dict[ToolSet, Server[Any]] = {
-            tool_set: server.build(application, tool_set) for tool_set in get_args(ToolSet)
+            tool_set: server.build(application, self._calls, tool_set) for tool_set in get_args(ToolSet)
         }
         self._open: dict[asyncio.Task[Any], asyncio.StreamWriter] = {}
 
@@ -83,11 +85,12 @@ class _Sessions:
                 await writer.wait_closed()
 
     async def drain(self) -> None:
+        self._calls.end_within(GRACE_SECONDS)
         for writer in self._open.values():
             with contextlib.suppress(OSError):  # The client is gone already.
                 writer.get_extra_info("socket").shutdown(socket.SHUT_RD)
         if self._open:
-            _, late = await asyncio.wait(self._open, timeout=GRACE_SECONDS)
+            _, late = await asyncio.wait(self._open, timeout=GRACE_SECONDS + LAST_ANSWER_SECONDS)
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
