@@ -35,16 +35,15 @@ class Process:
         self.popen.wait(STOP_SECONDS)
 
 
+def private_variables(home: Path) -> dict[str, str]:
+    """Returns the variables that say where a user's data is, all of them within the parent of home."""
+    return {"HOME": str(home.parent), "XDG_DATA_HOME": str(home.parent / "xdg"), "HIPPOVAULT_HOME": str(home)}
+
+
 def environment(home: Path, extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """Returns an environment in which nothing outside the test's directory is reached."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("HIPPOVAULT_", "PERSEUS_"))}
-    return {
-        **kept,
-        "HOME": str(home.parent),
-        "XDG_DATA_HOME": str(home.parent / "xdg"),
-        "HIPPOVAULT_HOME": str(home),
-        **(extra or {}),
-    }
+    return {**kept, **private_variables(home), **(extra or {})}
 
 
 def start(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import stat
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
 import pytest
 
+from hippovault_chassis.default_home import default_home, given_home
 from hippovault_chassis.errors import ServiceError
 from hippovault_chassis.home import Home
 
@@ -77,3 +79,8 @@ def test_a_directory_with_other_content_that_others_may_write_to_is_refused(home
     assert caught.value.code is grpc.StatusCode.FAILED_PRECONDITION
     assert mode(home) == permissions
     assert [path.name for path in home.iterdir()] == [".profile"]
+
+
+def test_the_tests_themselves_reach_no_users_home() -> None:
+    for path in (Path.home(), Path(default_home()), Path(given_home())):
+        assert path.relative_to(tempfile.gettempdir()).parts[0].startswith("hv-")
