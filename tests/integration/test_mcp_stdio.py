@@ -7,6 +7,7 @@ import socket
 import stat
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -182,13 +183,22 @@ def test_any_arguments_are_answered_or_refused(session: RawSession, call: tuple[
     check_outcome(session.call(name, arguments), LISTED[name].output_schema)
 
 
+@contextmanager
+def lonely_gateway(home: Path) -> Iterator[Process]:
+    """A gateway without the services behind it."""
+    gateway = start(["hippovault_gateway"], home, "gateway", {"HIPPOVAULT_GATEWAY_HTTP": "off"})
+    try:
+        yield gateway
+    finally:
+        if gateway.popen.poll() is None:
+            gateway.stop()
+
+
 @pytest.fixture(scope="module")
 def lonely(module_home: Path) -> Iterator[Process]:
-    """A gateway without the services behind it."""
-    gateway = start(["hippovault_gateway"], module_home, "gateway", {"HIPPOVAULT_GATEWAY_HTTP": "off"})
-    yield gateway
-    if gateway.popen.poll() is None:
-        gateway.stop()
+    """One that tests share, and none of them stops."""
+    with lonely_gateway(module_home) as gateway:
+        yield gateway
 
 
 def test_a_second_gateway_leaves_the_first_ones_socket_alone(lonely: Process, module_home: Path) -> None:
@@ -209,12 +219,12 @@ def test_a_service_that_is_down_is_told_by_its_name(lonely: Process, module_home
     assert lonely.popen.poll() is None
 
 
-def test_a_gateway_that_stops_answers_what_was_asked(lonely: Process, module_home: Path) -> None:
-    path = module_home / "run" / "mcp.sock"
-    with RawSession(path) as session:
+def test_a_gateway_that_stops_answers_what_was_asked(home: Path) -> None:
+    path = home / "run" / "mcp.sock"
+    with lonely_gateway(home) as gateway, RawSession(path) as session:
         session.send_call(1, "hippo_list_recent", {})
         session.send_call(2, "ping", {})
-        assert lonely.stop() == 0
+        assert gateway.stop() == 0
         answers = [json.loads(line) for line in session.lines]
 
     assert sorted(answer["id"] for answer in answers) == [1, 2]
