@@ -23,10 +23,11 @@ stop: ## Stops the memory that `make run` started
 test: setup ## Runs every test
 	@$(BIN)/python -m pytest $(ARGS)
 
-lint: setup protos-check ## Style, import contracts, proto lint, stale generated code
+lint: setup protos-check ## Style, import contracts, declared dependencies, proto lint, stale generated code
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/python tools/check_dependencies.py
 	@cd protos && ../$(BIN)/buf lint
 
 types: setup ## mypy --strict over code and tests
