@@ -50,6 +50,7 @@ class Application:
         self.remember = rememberer.remember
         self.batch_remember = rememberer.batch_remember
         self.recall = recaller.recall
+        self.serving = services.serving
 
     async def get_memory(self, request: pb.GetMemoryRequest) -> pb.GetMemoryResponse:
         """Returns one live memory."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from google.protobuf.message import Message
 
 from hippovault.embedding.v1 import embedding_pb2, embedding_pb2_grpc
 from hippovault.storage.v1 import storage_pb2_grpc
-from hippovault_chassis import channels, deadline
+from hippovault_chassis import channels, deadline, health
 from hippovault_chassis.errors import ServiceError
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ class Services:
 
     embedding: EmbeddingServiceAsyncStub
     storage: StorageServiceAsyncStub
+    channels: Sequence[tuple[grpc.aio.Channel, str]]
+    """To each service, with its full name."""
 
     @classmethod
     @asynccontextmanager
@@ -68,7 +71,13 @@ class Services:
             yield cls(
                 embedding=embedding_pb2_grpc.EmbeddingServiceStub(embedding),
                 storage=storage_pb2_grpc.StorageServiceStub(storage),
+                channels=((embedding, EMBEDDING_SERVICE), (storage, STORAGE_SERVICE)),
             )
+
+    async def serving(self, seconds: float) -> bool:
+        """Tells whether all services say that they serve, each within the given seconds."""
+        answers = (health.serves(channel, service, seconds) for channel, service in self.channels)
+        return all(await asyncio.gather(*answers))
 
     async def embed(
         self, texts: Sequence[str], input_type: embedding_pb2.InputType.ValueType, *, share: float = 1.0

@@ -18,8 +18,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from hippovault.memory.v1 import memory_service_pb2 as pb
-from hippovault_chassis import addresses, deadline
+from hippovault_chassis import addresses
 from hippovault_chassis.drain import GRACE_SECONDS
 from hippovault_chassis.errors import ServiceError
 from hippovault_gateway.application import Application
@@ -106,9 +105,7 @@ def _security(authority: str) -> TransportSecuritySettings:
 
 def _application(application: Application, manager: StreamableHTTPSessionManager) -> Starlette:
     async def health(_request: Request) -> Response:
-        deadline.start(HEALTH_SECONDS)
-        services = (await application.ping(pb.PingRequest())).services
-        if all(service.serving for service in services):
+        if await application.serving(HEALTH_SECONDS):
             return PlainTextResponse("serving")
         return PlainTextResponse("not serving", status_code=503)
 
