@@ -40,6 +40,8 @@ REFUSALS: list[tuple[str, dict[str, Any], str]] = [
     ("hippo_recall", {"query": "q", "limit": -1}, "limit: must be 1 to 100, is -1"),
     ("hippo_recall", {"query": "q", "limit": 10**9}, "limit: must be 1 to 100, is 1000000000"),
     ("hippo_recall", {"query": "q", "limit": "x"}, "limit: Input should be a valid integer"),
+    ("hippo_recall", {"query": "q", "limit": True}, "limit: must not be a boolean"),
+    ("hippo_recall", {"query": "q", "no_surprise_boost": "yes"}, "no_surprise_boost: must be true or false"),
     ("hippo_recall", {"query": "q", "mode": "fuzzy"}, "mode: must be one of dense, semantic, keyword, hybrid"),
     ("hippo_recall", {"query": "q", "tags": [" "]}, "tags[0]: must not be blank"),
     ("retrieve_memory", {"query": "q", "n_results": 0}, "n_results: must be 1 to 100, is 0"),

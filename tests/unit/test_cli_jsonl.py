@@ -63,6 +63,7 @@ def test_the_end_of_the_last_line_is_the_length_of_the_file() -> None:
         (b'{"content":"a","tags":[1]}', "tags[0]"),
         (b'{"content":"a","bogus":1}', "bogus"),
         (b'{"content":"a","importance":"x"}', "importance"),
+        (b'{"content":"a","importance":true}', "importance"),
         (b'{"content":"a","metadata":[]}', "metadata"),
         (b'{"content":"a","metadata":{"x":NaN}}', "line"),
         (b'{"content":"a","created_at":"yesterday"}', "created_at"),

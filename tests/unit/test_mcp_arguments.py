@@ -196,3 +196,32 @@ def test_a_page_that_cannot_be_is_refused(value: int) -> None:
 )
 def test_an_alias_takes_all_that_its_tool_takes(alias: str, tool: str) -> None:
     assert TOOLS[alias].arguments.model_fields.keys() >= TOOLS[tool].arguments.model_fields.keys()
+
+
+@pytest.mark.parametrize(
+    ("tool", "name"),
+    [
+        ("hippo_remember", "importance"),
+        ("hippo_recall", "limit"),
+        ("hippo_recall", "oversample_factor"),
+        ("hippo_list_recent", "n"),
+        ("hippo_forget", "id"),
+        ("hippo_session_summary", "hours"),
+        ("retrieve_memory", "n_results"),
+        ("list_memories", "page"),
+    ],
+)
+@pytest.mark.parametrize("value", [True, False])
+def test_a_boolean_is_no_number(tool: str, name: str, value: object) -> None:
+    assert refusal(tool, **(least(tool) | {name: value})) == (name, f"{name}: must not be a boolean")
+
+
+@pytest.mark.parametrize(("tool", "name"), [("hippo_recall", "no_surprise_boost"), ("hippo_forget", "dry_run")])
+@pytest.mark.parametrize("value", ["yes", "true", "", 1, 0, 1.0, [], {}])
+def test_only_a_boolean_is_a_boolean(tool: str, name: str, value: object) -> None:
+    assert refusal(tool, **least(tool), **{name: value}) == (name, f"{name}: must be true or false")
+
+
+@pytest.mark.parametrize("value", ["10", 10.0])
+def test_a_number_may_be_given_as_text(value: object) -> None:
+    assert request("hippo_recall", query="q", limit=value) == request("hippo_recall", query="q", limit=10)

@@ -12,7 +12,7 @@ from hippovault.memory.v1 import memory_pb2
 from hippovault.memory.v1 import memory_service_pb2 as pb
 from hippovault_chassis import memory_rules
 from hippovault_chassis.errors import ServiceError
-from hippovault_gateway.documents import MODES, Document, MemoryInput, Tags, mode_value
+from hippovault_gateway.documents import MODES, Input, MemoryInput, Tags, mode_value
 from hippovault_gateway.limits import MAX_LIMIT, MAX_OVERSAMPLE_FACTOR, MAX_PAGE_SIZE
 
 MAX_ID = 2**63 - 1
@@ -27,7 +27,7 @@ REQUEST_FIELDS = {
 Mode = Annotated[str, Field(json_schema_extra={"enum": list(MODES)})]
 
 
-class Arguments(Document):
+class Arguments(Input):
     """The arguments of a tool; null stands for an argument that is not given."""
 
     @model_validator(mode="before")

@@ -9,7 +9,17 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Self, TypeVar
 
 from google.protobuf.timestamp_pb2 import Timestamp
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
+from pydantic_core import PydanticCustomError
 
 from hippovault.memory.v1 import memory_pb2, memory_service_pb2
 from hippovault_chassis.errors import ServiceError
@@ -23,6 +33,19 @@ class Document(BaseModel):
     """A JSON object that has the declared members and no other."""
 
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+
+
+class Input(Document):
+    """A document that somebody else wrote."""
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _booleans_apart(cls, value: object, info: ValidationInfo) -> object:
+        # Pydantic would take true for 1 and "yes" for true. That it takes "10" for 10 is right: agents send it.
+        wanted = cls.model_fields[str(info.field_name)].annotation is bool
+        if isinstance(value, bool) is wanted:
+            return value
+        raise PydanticCustomError("boolean", "must be true or false" if wanted else "must not be a boolean")
 
 
 def parse(document: type[DocumentT], value: Mapping[str, Any]) -> DocumentT:
@@ -88,7 +111,7 @@ def iso(value: Timestamp) -> str:
     return value.ToDatetime(UTC).isoformat().replace("+00:00", "Z")
 
 
-class MemoryInput(Document):
+class MemoryInput(Input):
     """What can be remembered: the arguments of `hippo_remember` and a line of a JSONL file."""
 
     content: str
