@@ -14,8 +14,11 @@ import pytest
 from support.processes import private_variables
 from support.stack import Stack, running
 
-# What fails is told with the example in full; nothing is kept in the repository between runs.
-hypothesis.settings.register_profile("stateless", database=None)
+# What fails is told with the example in full; nothing is kept in the repository between runs, so each run makes its
+# tables of characters anew, which takes a busy machine longer than an example may.
+hypothesis.settings.register_profile(
+    "stateless", database=None, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile("stateless")
 
 
