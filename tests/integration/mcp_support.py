@@ -155,7 +155,7 @@ class DoorTests:
             gone = await refusal(client, "hippo_forget", **named)
 
         assert (updated["outcome"], updated["memory"]["version"]) == ("updated", 2)
-        assert gone.startswith("NOT_FOUND: ")
+        assert gone.startswith("NOT_FOUND: key: ")
 
     async def test_pages_follow_their_token(self, connect: Connect, namespace: str) -> None:
         async with connect("auto") as client:

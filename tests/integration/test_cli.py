@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 
 from hippovault_gateway.cli import app
 from support.command import COMMAND, answer, hippovault
-from support.processes import environment
+from support.processes import environment, start
 
 CONFIGURATION = """
 [embedding]
@@ -166,13 +167,33 @@ def test_flags_win_over_the_environment_over_the_file_over_defaults(
     assert run("status")[1]["ping"]["mcp_http_url"] == ""
 
 
+def test_a_flag_switches_off_what_the_environment_switches_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HIPPOVAULT_FORGET_DRY_RUN", "true")
+    _, stored = run("remember", "Switched on and off.", "--namespace", "switch")
+    name = (str(stored["memory"]["id"]), "--namespace", "switch")
+    assert run("forget", *name)[1]["dry_run"] is True
+    assert run("forget", *name, "--dry-run=false")[1]["dry_run"] is False
+
+
+def test_an_unknown_memory_is_told_by_the_name_that_it_was_given(run: Run) -> None:
+    for name, field in (
+        (["999999"], "id"),
+        (["--hash", "0" * 64], "content_hash"),
+        (["--category", "c", "--key", "unknown"], "key"),
+    ):
+        code, document = run("forget", *name)
+        assert (code, document["error"]["code"]) == (1, "NOT_FOUND")
+        assert document["error"]["message"].startswith(f"{document['error']['field']}: ")
+        assert document["error"]["field"] == field, name
+
+
 BAD = [
     (["remember", ""], "content"),
     (["remember", " \t\n"], "content"),
     (["remember", "bell \x07"], "content"),
     (["remember", "\udcff"], "content"),
     (["remember"], "content"),
-    (["remember", "a", "--category", "c"], "category"),
+    (["remember", "a", "--category", "c\nd"], "category"),
     (["remember", "a", *(f"--tag={number}" for number in range(33))], "tags"),
     (["remember", "a", "--tag", "b", "--tag", "x" * 129], "tags[1]"),
     (["remember", "a", "--tag", "b,c"], "tags[0]"),
@@ -193,11 +214,14 @@ BAD = [
     (["recall", "q", "--mode", "magic"], "mode"),
     (["recall", "q", "--oversample-factor", "0"], "oversample_factor"),
     (["recall", "q", "--tag", "\udcff"], "tags"),
+    (["recall", "q", "--tag", " "], "tags[0]"),
+    (["recall", "q", "--memory-type", "\x01"], "memory_type"),
     (["list", "--limit", "0"], "limit"),
     (["list", "--page-token", "garbage"], "page_token"),
     (["forget"], "id"),
     (["forget", "1", "--hash", "0" * 64], "id"),
     (["forget", "0"], "id"),
+    (["forget", "--key", " "], "key"),
     (["forget", "99999999999999999999"], "id"),
 ]
 
@@ -329,6 +353,7 @@ def test_every_command_explains_itself(command: str, home: Path) -> None:
     assert (ended.returncode, ended.stderr) == (0, b"")
     assert f"hippovault {command}" in ended.stdout.decode()
     assert "--home" in ended.stdout.decode()
+    assert not set(re.findall(r"--(?:no|empty)-[\w-]+", ended.stdout.decode())) - {"--no-surprise-boost"}
     assert list(home.iterdir()) == []
 
 
@@ -364,3 +389,30 @@ def test_without_a_memory_the_way_to_start_one_is_told(home: Path, arguments: li
     error = json.loads(ended.stdout)["error"]
     assert (error["code"], error["reason"]) == ("UNAVAILABLE", "NOT_RUNNING")
     assert error["message"].endswith("is not running; start it with: hippovault up --detach")
+
+
+def test_a_gateway_that_listens_elsewhere_is_found_by_its_own_settings(home: Path) -> None:
+    elsewhere = f"unix:{home.parent}/elsewhere.sock"
+    home.mkdir()
+    (home / "hippovault.toml").write_text(f'[gateway]\nhttp = "off"\nlisten = "{elsewhere}"\n')
+    gateway = start(["hippovault_gateway"], home, "gateway")
+    try:
+        found = json.loads(hippovault(home, "status", "--json").stdout)
+        nowhere = {"HIPPOVAULT_GATEWAY_LISTEN": f"unix:{home}/nowhere.sock"}
+        lost = json.loads(hippovault(home, "status", "--json", extra_environment=nowhere).stdout)
+        listed = json.loads(hippovault(home, "list", "--json").stdout)
+    finally:
+        gateway.stop()
+    assert (found["error"], found["ping"]["services"][1]["serving"]) == (None, False)
+    assert (lost["error"]["reason"], lost["ping"]) == ("NOT_RUNNING", None)
+    # It answers, whoever started it: what is missing is behind it.
+    assert listed["error"]["message"].startswith("the storage service is unavailable")
+
+
+def test_a_wrong_setting_of_the_gateway_is_told_to_programs_too(home: Path) -> None:
+    home.mkdir()
+    (home / "hippovault.toml").write_text("[gateway]\nbogus = 1\n")
+    ended = hippovault(home, "list", "--json")
+    assert ended.returncode == 1
+    assert json.loads(ended.stdout)["error"]["reason"] == "INVALID_SETTING"
+    assert b"bogus" in ended.stderr

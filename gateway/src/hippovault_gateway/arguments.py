@@ -20,6 +20,7 @@ REQUEST_FIELDS = {
     "filter.tags_any": "tags",
     "filter.memory_types[0]": "memory_type",
     "ref.entity.": "",
+    "ref.entity": "key",
     "ref.": "",
 }
 """Beginnings of the names of request fields, and what the arguments are called that they come from."""

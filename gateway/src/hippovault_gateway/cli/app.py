@@ -33,10 +33,11 @@ COMMANDS = {
 app = App(
     name="hippovault",
     help="Long-term memory for AI agents.\n\nEvery option can also be set by the environment variable "
-    "HIPPOVAULT_COMMAND_OPTION, or in the table [command] of hippovault.toml in the memory's home.",
+    "HIPPOVAULT_COMMAND_OPTION, or in the table [command] of hippovault.toml in the memory's home. "
+    "What they switch on, --option=false switches off.",
     version=lambda: version("hippovault-gateway"),
     config=settings.sources("HIPPOVAULT_", commands=True),
-    default_parameter=Parameter(negative_iterable=(), show_default=False, show_env_var=False),
+    default_parameter=Parameter(negative=(), show_default=False, show_env_var=False),
 )
 for _place, (_name, _function) in enumerate(COMMANDS.items()):
     app.command(f"hippovault_gateway.cli.{_function}", name=_name, sort_key=_place)

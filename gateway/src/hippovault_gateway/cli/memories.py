@@ -18,7 +18,7 @@ from hippovault_gateway.cli.output import show_json, show_line, show_table, warn
 from hippovault_gateway.documents import ForgetView, ListView, MemoryInput, MemoryView, RecallView, RememberView, parse
 
 Tags = Annotated[list[str] | None, Parameter(name=("--tags", "--tag"))]
-Stdin = Annotated[bool, Parameter(name=("-", "--stdin"), negative=())]
+Stdin = Annotated[bool, Parameter(name=("-", "--stdin"))]
 Hints = Annotated[list[str] | None, Parameter(name=("--hints", "--hint"))]
 ContentHash = Annotated[str, Parameter(name=("--content-hash", "--hash"))]
 
