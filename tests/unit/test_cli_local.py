@@ -39,6 +39,13 @@ def test_the_supervisor_imports_no_grpc_and_no_parser() -> None:
     assert not imported_by("hippovault_gateway.local.supervisor") & heavy
 
 
+def test_commands_import_neither_doors_nor_the_application() -> None:
+    heavy = {"mcp", "mcp_types", "starlette", "hippovault.storage.v1", "hippovault.embedding.v1"}
+    own = {f"hippovault_gateway.{name}" for name in ("mcp", "application", "clients", "recall", "remember")}
+    for module in ("memories", "importing", "lifecycle"):
+        assert not imported_by(f"hippovault_gateway.cli.{module}") & (heavy | own)
+
+
 def test_the_door_reads_plain_command_lines_by_itself(tmp_path: Path) -> None:
     default = str(tmp_path / ".local/share/hippovault")
     assert stdio_door.plain_arguments([]) == (default, "all")

@@ -93,7 +93,7 @@ def status(*, options: ClientOptions = CLIENT_DEFAULTS) -> int:
     else:
         output.show_line(f"memory {home.root}: {f'running, pid {pid}' if pid else 'not running'}")
         if processes:
-            rows = [(name, told["pid"], told["since"][:19], told["address"]) for name, told in processes.items()]
+            rows = [(name, one["pid"], one["since"][:19], one["address"]) for name, one in processes.items()]
             output.show_table(["process", "pid", "since (UTC)", "address"], rows)
         _show_ping(ping, error)
     return 0 if ping and all(service.serving for service in ping.services) else 1
