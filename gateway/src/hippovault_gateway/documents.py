@@ -32,11 +32,14 @@ DocumentT = TypeVar("DocumentT", bound="Document")
 class Document(BaseModel):
     """A JSON object that has the declared members and no other."""
 
-    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+    # Built when first used: a command uses few of these classes.
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, defer_build=True)
 
 
 class Input(Document):
     """A document that somebody else wrote."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
     @field_validator("*", mode="before")
     @classmethod
