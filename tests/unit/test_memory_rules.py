@@ -38,7 +38,8 @@ def refusal(**fields: object) -> ServiceError:
         ("content", {"content": "語" * 21_846}),
         ("namespace", {"namespace": "a\nb"}),
         ("namespace", {"namespace": "n" * 257}),
-        ("category", {"category": "c"}),
+        ("category", {"category": "c" * 257}),
+        ("category", {"category": "c\nd"}),
         ("key", {"key": "k\t2"}),
         ("memory_type", {"memory_type": "t" * 257}),
         ("tags[1]", {"tags": ["ok", "  "]}),
@@ -82,6 +83,12 @@ def test_the_edges_pass_and_names_are_trimmed() -> None:
     assert len(memory.tags) == 32
     assert memory.tags[0] == "a"
     assert list(memory.hints) == ["h", "h" * 200]
+
+
+def test_a_category_needs_no_key() -> None:
+    memory = memory_pb2.Memory(content="fine", category=" c ")
+    memory_rules.normalise(memory)
+    assert (memory.category, memory.key) == ("c", "")
 
 
 def test_content_stays_byte_for_byte() -> None:

@@ -48,8 +48,6 @@ def normalise(memory: pb.Memory) -> None:
         if value:
             text(field, value, MAX_NAME_BYTES)
         setattr(memory, field, value)
-    if memory.category and not memory.key:
-        raise ServiceError.invalid("category", "is given without a key; the two name a memory together")
     memory.tags[:] = tags("tags", memory.tags)
     memory.hints[:] = hints("hints", memory.hints)
     if memory.HasField("importance"):

@@ -24,12 +24,13 @@ def row_hashes(memory: memory_pb2.Memory) -> tuple[str, ...]:
 
     That column is unique over the file, but two namespaces or two keys may hold the same content. So it holds the
     plain hash, which other programs know, only for a memory of the default namespace without a key; for any other a
-    SHA-256 over namespace, category, key and content, each with its length before it so that no two lists of parts
-    give the same bytes. The first falls back to the second where another program has put the plain hash to another
-    content (some hash the content in lower case).
+    SHA-256 over namespace, category (where it is part of a key's name), key and content, each with its length before
+    it so that no two lists of parts give the same bytes. The first falls back to the second where another program has
+    put the plain hash to another content (some hash the content in lower case).
     """
     joined = hashlib.sha256()
-    for part in (memory.namespace, memory.category, memory.key, memory.content):
+    category = memory.category if memory.key else ""
+    for part in (memory.namespace, category, memory.key, memory.content):
         encoded = part.encode()
         joined.update(len(encoded).to_bytes(LENGTH_BYTES, "big") + encoded)
     if memory.namespace == DEFAULT_NAMESPACE and not memory.key:
