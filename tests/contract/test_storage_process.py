@@ -20,6 +20,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
+from hippovault.memory.v1 import memory_pb2
 from hippovault.storage.v1 import storage_pb2 as pb
 from support.processes import STOP_SECONDS, environment
 from support.storage import (
@@ -341,6 +342,94 @@ def test_memories_of_another_program_are_adopted(home: Path, foreign: apsw.Conne
         assert sum(abs(cosine - 0.25) < 1e-6 for cosine in store.compare(vector(1), newest=1000)) == 1
 
 
+UNREADABLE = {
+    "no UTF-8": "CAST(x'736563726574ff' AS TEXT)",
+    "a lone surrogate": "CAST(x'736563726574eda080' AS TEXT)",
+    "bytes": "x'736563726574'",
+    "a NUL": "'secret' || char(0) || 'zebra'",
+    "an escape": "'secret' || char(27)",
+    "blank": "' ' || char(10)",
+    "empty": "''",
+}
+
+
+def test_rows_that_cannot_be_memories_are_left_alone_until_they_can(home: Path, foreign: apsw.Connection) -> None:
+    first = write_foreign(foreign, "first zebra", near(0.5))
+    bad = [write_foreign(foreign, f"zebra {kind}", near(0.9)) for kind in UNREADABLE]
+    for memory_id, content in zip(bad, UNREADABLE.values(), strict=True):
+        foreign.execute(f"UPDATE memories SET content = {content} WHERE id = ?", (memory_id,))  # noqa: S608
+    for column in ("tags", "memory_type"):
+        for value in ("x'ff'", "CAST(x'ff' AS TEXT)"):
+            bad.append(write_foreign(foreign, f"secret zebra {column} {value}", near(0.9)))
+            foreign.execute(f"UPDATE memories SET {column} = {value} WHERE id = ?", (bad[-1],))  # noqa: S608
+    bytes_of_metadata = write_foreign(foreign, "metadata zebra", near(0.4))
+    foreign.execute("UPDATE memories SET metadata = x'ff' WHERE id = ?", (bytes_of_metadata,))
+    last = write_foreign(
+        foreign, "last zebra", near(0.3), metadata='{"_hippo": {"surprise": {"score": 1' + "0" * 400 + "}}}"
+    )
+    as_written = f"SELECT CAST(content AS BLOB), tags IS NULL, updated_at FROM memories WHERE id IN ({marks(bad)})"  # noqa: S608
+    before = rows(foreign, as_written, bad)
+    foreign.close()
+    with serving(home) as process, connected(process) as stub:
+        store = Store(stub, "default")
+        expected = ["first zebra", "metadata zebra", "last zebra"]
+        assert store.nearest(vector(1)) == expected
+        assert set(store.matching("zebra")) == set(expected)
+        assert store.compare(vector(1)) == pytest.approx([0.3, 0.4, 0.5], abs=1e-6)
+        assert store.get_id(bytes_of_metadata).metadata == ""
+        assert not store.get_id(last).HasField("surprise")
+        assert stub.GetStats(pb.GetStatsRequest()).live_memories == 3
+        with refused(Code.NOT_FOUND, "ref.id"):
+            store.get_id(bad[0])
+        assert process.stop() == 0
+        logged = [line for line in process.log.read_text().splitlines() if "cannot be memories" in line]
+    (warning,) = map(json.loads, logged)
+    assert (warning["level"], warning["count"], warning["ids"]) == ("warning", len(bad), bad)
+    assert "secret" not in process.log.read_text()
+    with opened(database(home)) as file:
+        assert rows(file, as_written, bad) == before
+        assert rows(file, "SELECT count(*) FROM memory_embeddings") == [(len(bad) + 3,)]
+        file.execute("UPDATE memories SET content = 'mended zebra' WHERE id = ?", (bad[0],))
+        file.execute("UPDATE memories SET content = x'00', updated_at = 9e9 WHERE id = ?", (first,))
+    with stub_of(home) as stub:
+        store = Store(stub, "default")
+        assert store.nearest(vector(1)) == ["mended zebra", "metadata zebra", "last zebra"]
+        assert set(store.matching("zebra")) == set(store.listed()) == {"mended zebra", "metadata zebra", "last zebra"}
+
+
+def marks(values: Sequence[object]) -> str:
+    return ", ".join("?" * len(values))
+
+
+def test_a_memory_without_a_vector_is_scored_when_it_gets_one(home: Path, foreign: apsw.Connection) -> None:
+    scored = json.dumps({"mine": 1, "_hippo": {"surprise": {"score": 0.25}, "cluster_id": 7}})
+    bare = write_foreign(foreign, "bare", metadata='{"mine":  1, "_hippo": {"cluster_id": 7}}')
+    write_foreign(foreign, "scored", metadata=scored)
+    write_foreign(foreign, "embedded", near(0.5))
+    foreign.close()
+    surprise = memory_pb2.Surprise(score=0.75, components=memory_pb2.SurpriseComponents(engagement=0.5), version=1)
+    with stub_of(home) as stub:
+        store = Store(stub, "default")
+        before = store.get_id(bare)
+        assert store.put("bare", b"", surprise=surprise).memory == before
+        response = store.put("bare", near(0.9), surprise=surprise)
+        memory = response.memory
+        assert (response.outcome, memory.id) == (EXISTED, bare)
+        assert (memory.surprise, memory.model_revision) == (surprise, "model-1")
+        metadata = json.loads(memory.metadata)
+        assert (metadata["mine"], metadata["_hippo"]["cluster_id"]) == (1, 7)
+        assert metadata["_hippo"]["surprise"]["score"] == 0.75
+        assert memory.updated_at.ToNanoseconds() > before.updated_at.ToNanoseconds()
+        assert store.nearest(vector(1)) == ["bare", "embedded"]
+        other = memory_pb2.Surprise(score=0.125)
+        assert store.put("bare", near(0.1), surprise=other).memory == memory
+        kept = store.put("scored", near(0.8), surprise=surprise).memory
+        assert (kept.surprise.score, kept.metadata, kept.model_revision) == (0.25, scored, "model-1")
+        unscored = store.put("embedded", near(0.1), surprise=surprise).memory
+        assert (unscored.HasField("surprise"), unscored.model_revision) == (False, "")
+        assert store.summary(since=0).mean_surprise == pytest.approx(0.5)
+
+
 def test_what_is_theirs_is_left_alone(home: Path, foreign: apsw.Connection) -> None:
     first = write_foreign(foreign, "Zebra", near(0.5), tags=" a , b", metadata="not json", created_at=None)
     foreign.execute("UPDATE memories SET extra_column = 'kept'; INSERT INTO somebody_elses VALUES ('kept')")
@@ -352,7 +441,7 @@ def test_what_is_theirs_is_left_alone(home: Path, foreign: apsw.Connection) -> N
     with opened(database(home)) as file:
         assert rows(file, columns) == before
     with stub_of(home) as stub:
-        Store(stub, "default").add("Zebra", tags=["new"])
+        Store(stub, "default").add("Zebra", tags=["new"], category="mine")
     with opened(database(home)) as file:
         assert rows(file, columns) == [(*before[0][:-1], "a,b,new")]
         assert rows(file, "SELECT anything FROM somebody_elses") == [("kept",)]

@@ -208,6 +208,28 @@ def test_an_unkeyed_put_finds_a_live_keyed_memory_before_a_deleted_unkeyed_one(s
     assert response.memory.id == keyed.id
 
 
+def test_a_category_without_a_key_is_a_group_and_no_name(store: Store) -> None:
+    first = store.add("8443", category="ports")
+    assert (first.category, first.key) == ("ports", "")
+    assert store.put("8443").outcome == EXISTED
+    assert store.find("8443") == store.find("8443", category="hosts") == store.get_id(first.id) == first
+    assert store.put("9443", category="ports").outcome == CREATED
+    assert set(store.listed(categories=["ports"])) == {"8443", "9443"}
+    with refused(Code.INVALID_ARGUMENT, "ref.entity.key"):
+        store.get(entity("ports", ""))
+
+
+def test_a_given_category_replaces_that_of_an_unkeyed_memory_only(store: Store) -> None:
+    first = store.add("8443", category="ports")
+    moved = store.put("8443", b"", category="services")
+    assert (moved.outcome, moved.memory.id, moved.memory.category) == (EXISTED, first.id, "services")
+    assert store.listed(categories=["ports"]) == []
+    named = store.add("8443", category="api", key="port")
+    assert (named.id, named.category, named.key) == (first.id, "api", "port")
+    kept = store.add("8443", category="ports")
+    assert (kept.id, kept.category, kept.key) == (first.id, "api", "port")
+
+
 def test_find_returns_what_a_put_would_write_to(store: Store) -> None:
     assert store.find("text") is None
     memory = store.add("text", category="c", key="k")
@@ -461,6 +483,27 @@ def test_new_metadata_keeps_the_surprise_and_what_others_keep_beside_it(store: S
     assert stored["_hippo"]["surprise"]["score"] == 0.625
 
 
+@pytest.mark.parametrize("deleted", [False, True])
+def test_what_others_keep_beside_the_surprise_survives_new_content(store: Store, *, deleted: bool) -> None:
+    metadata = '{"n": 1, "_hippo": {"cluster_id": 7, "seen": true}}'
+    first = store.add("old", key="k", metadata=metadata, surprise=SURPRISE)
+    if deleted:
+        store.delete_id(first.id)
+    bare = store.add("new", key="k")
+    assert json.loads(bare.metadata) == {"_hippo": {"cluster_id": 7, "seen": True}}
+    store.delete_id(bare.id)
+    forged = '{"n": 2, "_hippo": {"seen": false, "surprise": {"score": 1}}}'
+    memory = store.add("newer", key="k", metadata=forged, surprise=SURPRISE)
+    stored = json.loads(memory.metadata)
+    assert stored["n"] == 2
+    assert {name: value for name, value in stored["_hippo"].items() if name != "surprise"} == {
+        "cluster_id": 7,
+        "seen": False,
+    }
+    assert stored["_hippo"]["surprise"]["score"] == SURPRISE.score
+    assert memory.surprise == SURPRISE
+
+
 def test_an_absent_prediction_loss_is_not_zero(store: Store) -> None:
     assert not store.add("absent", surprise=SURPRISE).surprise.components.HasField("prediction_loss")
     zero = memory_pb2.Surprise()
@@ -485,7 +528,7 @@ def test_an_absent_prediction_loss_is_not_zero(store: Store) -> None:
         ("content", {"content": "before\x00after"}),
         ("content", {"content": "x" * 65_537}),
         ("namespace", {"namespace": "n" * 257}),
-        ("category", {"category": "without a key"}),
+        ("category", {"category": "c\nd"}),
         ("tags[1]", {"tags": ["fine", "a,b"]}),
         ("tags", {"tags": [str(n) for n in range(33)]}),
         ("hints", {"hints": ["a", "b", "c", "d"]}),
@@ -524,7 +567,7 @@ def test_find_checks_what_it_is_given(store: Store) -> None:
     with refused(Code.INVALID_ARGUMENT, "content"):
         store.find(" ")
     with refused(Code.INVALID_ARGUMENT, "category"):
-        store.find("text", category="c")
+        store.find("text", category="c\nd")
 
 
 def test_names_are_trimmed_before_they_are_compared(store: Store) -> None:

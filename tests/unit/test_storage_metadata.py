@@ -62,13 +62,43 @@ def test_an_escaped_lone_surrogate_survives() -> None:
     assert json.loads(text)["a"] == "\ud83d"
 
 
-def test_a_number_beyond_a_double_is_refused() -> None:
+@pytest.mark.parametrize("text", ['{"a": 1e999}', "[1]", "not json"])
+@pytest.mark.parametrize("surprise", [SURPRISE, None])
+def test_what_is_no_object_is_refused(text: str, surprise: memory_pb2.Surprise | None) -> None:
     with pytest.raises(ServiceError) as refused:
-        metadata.sealed('{"a": 1e999}', SURPRISE)
+        metadata.sealed(text, surprise)
     assert refused.value.field == "metadata"
 
 
-@pytest.mark.parametrize("text", [None, "", "{}", "null", "[1]", "not json", '"text"', "[" * 100_000])
+@pytest.mark.parametrize("surprise", [SURPRISE, None])
+def test_new_metadata_keeps_what_others_keep_under_our_name(surprise: memory_pb2.Surprise | None) -> None:
+    stored = '{"gone": 1, "_hippo": {"a": 1, "b": 2, "surprise": {"score": 0.75}}}'
+    for given_text, others in (("", {"a": 1, "b": 2}), ('{"_hippo": {"b": 3}}', {"a": 1, "b": 3})):
+        text, read = metadata.read(metadata.replaced(stored, given_text, surprise))
+        assert read == surprise
+        members = json.loads(text)
+        assert members.keys() == {"_hippo"}
+        assert {name: value for name, value in members["_hippo"].items() if name != "surprise"} == others
+    assert metadata.replaced("not json", '{"a":  1}', None) == '{"a":  1}'
+    assert metadata.replaced("", "", None) == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        None,
+        "",
+        "{}",
+        "null",
+        "[1]",
+        "not json",
+        '"text"',
+        "[" * 100_000,
+        '{"a": NaN}',
+        '{"a": -1e999}',
+        f'{{"a": {"9" * 5_000}}}',
+    ],
+)
 def test_what_is_no_object_reads_as_none(text: str | None) -> None:
     assert metadata.read(text) == ("", None)
 
@@ -82,7 +112,7 @@ def test_what_is_no_object_reads_as_none(text: str | None) -> None:
         {"surprise": {}},
         {"surprise": {"score": "high"}},
         {"surprise": {"score": True}},
-        {"surprise": {"score": float("inf")}},
+        {"surprise": {"score": 10**400}},
     ],
 )
 def test_what_is_no_surprise_reads_as_none(stored: object) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from hippovault.storage.v1.storage_pb2_grpc import add_StorageServiceServicer_to_server
 from hippovault_chassis import process, serving
+from hippovault_storage import capacity
 from hippovault_storage.servicer import NAME, StorageServicer
 from hippovault_storage.settings import StorageSettings
 from hippovault_storage.sqlite.engine import SqliteEngine
 
 DATABASE = "memories.db"
-THREADS = 128
-"""Calls served at the same time. They mostly wait: for a commit, or for a read connection."""
 
 
 def main() -> None:
@@ -23,7 +22,7 @@ def serve(settings: StorageSettings) -> None:
     path = settings.layout.data / DATABASE
     with SqliteEngine.open(path, settings.dimensions, settings.read_connections) as engine:
         service = serving.Service(NAME, StorageServicer(engine), add_StorageServiceServicer_to_server)
-        with serving.sync_server(settings.address("storage"), [service], THREADS) as bound:
+        with serving.sync_server(settings.address("storage"), [service], capacity.THREADS) as bound:
             serving.wait_until_stopped(bound)
 
 

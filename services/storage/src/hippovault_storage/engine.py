@@ -38,7 +38,7 @@ class Engine(Protocol):
         """Runs the arms that are set."""
 
     def compare_to_newest(self, request: pb.CompareToNewestRequest) -> pb.CompareToNewestResponse:
-        """Returns cosine similarities to the newest live memories."""
+        """Returns cosine similarities to the newest live memories that have a vector."""
 
     def summarize_memories(self, request: pb.SummarizeMemoriesRequest) -> pb.SummarizeMemoriesResponse:
         """Sums up what was created since a time."""

@@ -14,7 +14,7 @@ Memory = memory_pb2.Memory
 
 
 def decide(
-    stored: Memory | None, request: pb.PutMemoryRequest, now: float
+    stored: Memory | None, request: pb.PutMemoryRequest, now: float, *, embedded: bool
 ) -> tuple[Memory, memory_pb2.WriteOutcome.ValueType]:
     """Returns what the memory is after a put, and what the put did.
 
@@ -22,6 +22,7 @@ def decide(
         stored: The memory that the put's identity names, live or deleted; None when there is none.
         request: Checked and normalised. Not changed.
         now: Seconds since 1970.
+        embedded: Whether a vector is stored with it.
 
     Raises:
         ServiceError: INVALID_ARGUMENT when the merged tags are too many.
@@ -33,7 +34,12 @@ def decide(
     if stored.content != request.memory.content:
         created = times.seconds(stored.created_at)
         return _replacement(stored, request, now, created), memory_pb2.WRITE_OUTCOME_UPDATED
-    return _merged(stored, request.memory, now), memory_pb2.WRITE_OUTCOME_EXISTED
+    # Another program may have written it without a vector; the put's surprise is that of the vector.
+    takes_vector = bool(request.vectors) and not embedded
+    memory = _merged(stored, request.memory, now, takes_surprise=takes_vector and not stored.HasField("surprise"))
+    if takes_vector:
+        memory.model_revision = request.model_revision
+    return memory, memory_pb2.WRITE_OUTCOME_EXISTED
 
 
 def _replacement(stored: Memory, request: pb.PutMemoryRequest, now: float, created: float) -> Memory:
@@ -43,32 +49,39 @@ def _replacement(stored: Memory, request: pb.PutMemoryRequest, now: float, creat
     memory.id = stored.id
     memory.version = stored.version + (stored.content != memory.content)
     memory.model_revision = request.model_revision
-    memory.metadata = metadata.sealed(memory.metadata, memory.surprise if memory.HasField("surprise") else None)
+    memory.metadata = metadata.replaced(stored.metadata, memory.metadata, _surprise(memory))
     if not memory.HasField("created_at"):
         memory.created_at.CopyFrom(times.timestamp(created))
     _touch(memory, stored, now)
     return memory
 
 
-def _merged(stored: Memory, given: Memory, now: float) -> Memory:
+def _merged(stored: Memory, given: Memory, now: float, *, takes_surprise: bool) -> Memory:
     """Returns the stored memory with what is given added to it."""
     memory = Memory()
     memory.CopyFrom(stored)
     if given.key:
         memory.category, memory.key = given.category, given.key
+    elif given.category and not stored.key:
+        memory.category = given.category
     memory.tags[:] = _union(stored.tags, given.tags)
     if given.memory_type:
         memory.memory_type = given.memory_type
     if given.HasField("importance"):
         memory.importance = given.importance
-    if given.metadata:
-        surprise = stored.surprise if stored.HasField("surprise") else None
-        memory.metadata = metadata.replaced(stored.metadata, given.metadata, surprise)
+    if takes_surprise and given.HasField("surprise"):
+        memory.surprise.CopyFrom(given.surprise)
+    if given.metadata or memory.HasField("surprise") != stored.HasField("surprise"):
+        memory.metadata = metadata.replaced(stored.metadata, given.metadata or stored.metadata, _surprise(memory))
     if memory != stored:
         _touch(memory, stored, now)
     # Advisory, not part of the memory's state: new hints alone leave its time as it is.
     memory.hints[:] = given.hints
     return memory
+
+
+def _surprise(memory: Memory) -> memory_pb2.Surprise | None:
+    return memory.surprise if memory.HasField("surprise") else None
 
 
 def _union(stored: Iterable[str], given: Iterable[str]) -> list[str]:

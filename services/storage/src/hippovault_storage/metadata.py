@@ -31,9 +31,11 @@ def sealed(text: str, surprise: memory_pb2.Surprise | None) -> str:
         A JSON object, or "" for an empty one; byte for byte the given text where it has no `_hippo`.
 
     Raises:
-        ServiceError: INVALID_ARGUMENT when a number exceeds the range of a double.
+        ServiceError: INVALID_ARGUMENT when the text is no JSON object, its numbers within the range of a double.
     """
     members = _members(text)
+    if members is None:
+        raise ServiceError.invalid("metadata", "must be a JSON object, its numbers within the range of a double")
     if surprise is None and RESERVED not in members:
         return text if members else ""
     if surprise is not None:
@@ -47,13 +49,16 @@ def replaced(stored: str, given: str, surprise: memory_pb2.Surprise | None) -> s
     """Returns the given metadata in place of the stored one, of which what others keep under `_hippo` survives.
 
     Args:
-        stored: The metadata of a memory.
-        given: A JSON object.
-        surprise: The memory's stored surprise, which stays.
+        stored: The metadata of a memory, or "".
+        given: A JSON object, or "".
+        surprise: What is stored with the memory from now on.
+
+    Returns:
+        See `sealed`.
     """
-    kept = _others(_members(stored))
-    if kept:
-        members = _members(given)
+    kept = _others(_members(stored) or {})
+    members = _members(given)
+    if kept and members is not None:
         members[RESERVED] = {**kept, **_others(members)}
         given = _dump(members)
     return sealed(given, surprise)
@@ -66,7 +71,7 @@ def read(text: str | None) -> tuple[str, memory_pb2.Surprise | None]:
         text: What the file has; another program may have written anything.
 
     Returns:
-        The text as it is, or "" when it is no JSON object; the surprise, or None when there is none.
+        The text as it is, or "" when it is no JSON object or an empty one; the surprise, or None when there is none.
     """
     members = _members(text or "")
     if not members:
@@ -82,19 +87,27 @@ def _others(members: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in reserved.items() if name != SURPRISE} if isinstance(reserved, dict) else {}
 
 
-def _members(text: str) -> dict[str, Any]:
+def _members(text: str) -> dict[str, Any] | None:
     try:
-        value = json.loads(text) if text else {}
+        value = STRICT.decode(text) if text else {}
     except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _finite(number: str) -> float:
+    value = float(number)
+    if not math.isfinite(value):
+        raise ValueError(number)
+    return value
+
+
+STRICT = json.JSONDecoder(parse_float=_finite, parse_constant=_finite)
+"""Takes no NaN, and no number that would become infinite: neither can be told as JSON."""
 
 
 def _dump(members: dict[str, Any]) -> str:
-    try:
-        text = json.dumps(members, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    except (ValueError, RecursionError):
-        raise ServiceError.invalid("metadata", "must have numbers within the range of a double only") from None
+    text = json.dumps(members, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     try:
         text.encode()
     except UnicodeEncodeError:  # An escaped lone surrogate, which can be kept as an escape only.
@@ -128,4 +141,7 @@ def _surprise(members: dict[str, Any]) -> memory_pb2.Surprise | None:
 
 
 def _number(value: Any) -> float | None:
-    return value if type(value) in NUMBERS and math.isfinite(value) else None
+    try:
+        return value if type(value) in NUMBERS and math.isfinite(value) else None
+    except OverflowError:  # An integer beyond a double.
+        return None

@@ -26,9 +26,16 @@ def seconds(value: Timestamp) -> float:
 
 
 def timestamp(value: float) -> Timestamp:
-    """Returns the instant; one outside the years 1 to 9999, which another program may have written, at their edge."""
-    whole, rest = divmod(_microseconds(value), MICROSECONDS)
-    return Timestamp(seconds=whole, nanos=rest * 1000)
+    """Returns the instant, see `fill`."""
+    result = Timestamp()
+    fill(result, value)
+    return result
+
+
+def fill(message: Timestamp, value: float) -> None:
+    """Sets the instant; one outside the years 1 to 9999, which another program may have written, to their edge."""
+    message.seconds, rest = divmod(_microseconds(value), MICROSECONDS)
+    message.nanos = rest * 1000
 
 
 def iso(value: float) -> str:

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
 import apsw
 
-from hippovault_chassis.memory_rules import DEFAULT_NAMESPACE
-from hippovault_storage.sqlite import identity, query, records, writes
+from hippovault_chassis import memory_rules
+from hippovault_chassis.errors import ServiceError
+from hippovault_storage import metadata
+from hippovault_storage.sqlite import query, records, writes
+from hippovault_storage.sqlite.records import Memory
+
+CHUNK = 2_000
+"""Memories a transaction: what is adopted stays so, should the start be cut short."""
 
 VANISHED = """
 SELECT h.memory_id FROM hippo_memories h LEFT JOIN memories m ON m.id = h.memory_id WHERE m.id IS NULL
@@ -16,62 +27,104 @@ WHERE h.memory_id IS NULL
     OR h.updated_at IS NOT CAST(m.updated_at AS REAL) OR h.deleted_at IS NOT CAST(m.deleted_at AS REAL)
 """
 # The casts: SQLite stores text in a REAL column where it is not a number.
-COPY = f"""
+READ = f"""
+SELECT m.id, m.content, m.tags, m.memory_type, m.metadata, coalesce(h.hints, '{records.NO_HINTS}')
+FROM memories m LEFT JOIN hippo_memories h ON h.memory_id = m.id
+WHERE m.id IN (SELECT value FROM json_each(?))
+"""
+DERIVED = tuple(records.derived(Memory()))
+WRITE = f"""
 INSERT INTO hippo_memories (
-    memory_id, namespace, category, key, content_hash, memory_type, hints, version, model_revision,
-    created_at, updated_at, deleted_at
+    memory_id, namespace, category, key, hints, version, model_revision, created_at, updated_at, deleted_at,
+    {", ".join(DERIVED)}
 )
-SELECT m.id, '{DEFAULT_NAMESPACE}', '', '', '', coalesce(CAST(m.memory_type AS TEXT), ''), '[]', 1, '',
-    coalesce(CAST(m.created_at AS REAL), 0), CAST(m.updated_at AS REAL), CAST(m.deleted_at AS REAL)
-FROM memories m WHERE m.id = ?
+SELECT m.id, '{memory_rules.DEFAULT_NAMESPACE}', '', '', '{records.NO_HINTS}', 1, '',
+    coalesce(CAST(m.created_at AS REAL), 0), CAST(m.updated_at AS REAL), CAST(m.deleted_at AS REAL),
+    {", ".join(f":{name}" for name in DERIVED)}
+FROM memories m WHERE m.id = :id
 ON CONFLICT (memory_id) DO UPDATE SET
-    memory_type = excluded.memory_type, created_at = excluded.created_at, updated_at = excluded.updated_at,
-    deleted_at = excluded.deleted_at
+    version = version + (content_hash <> excluded.content_hash),
+    model_revision = iif(content_hash = excluded.content_hash, model_revision, ''),
+    created_at = excluded.created_at, updated_at = excluded.updated_at, deleted_at = excluded.deleted_at,
+    {", ".join(f"{name} = excluded.{name}" for name in DERIVED)}
 """
-SET_CONTENT = """
-UPDATE hippo_memories SET content_hash = :hash, surprise = :surprise,
-    version = version + (content_hash NOT IN ('', :hash)),
-    model_revision = iif(content_hash = :hash, model_revision, '')
-WHERE memory_id = :id
+DEAD = """
+SELECT memory_id FROM hippo_memories
+WHERE deleted_at IS NOT NULL AND memory_id IN (SELECT value FROM json_each(?))
 """
+OURS = (("hippo_memories", "memory_id"), ("hippo_tags", "memory_id"), ("hippo_fts", "rowid"))
+VECTORS = ("memory_embeddings", "rowid")
 
 
-def adopt(connection: apsw.Connection) -> int:
-    """Writes side rows, tags and words for what another program changed, in one transaction.
+@dataclass
+class Adopted:
+    """What became of what another program changed."""
 
-    Returns:
-        How many memories were touched.
-    """
+    count: int = 0
+    """Memories that are up to date now."""
+    unreadable: list[int] = field(default_factory=list)
+    """Ids of rows that cannot be memories. They stay as they are, unseen, and are tried again at the next open."""
+
+
+def adopt(connection: apsw.Connection) -> Adopted:
+    """Writes side rows, tags and words for what another program changed, a chunk in a transaction."""
+    adopted = Adopted()
     with connection:
-        vanished, changed = query.column(connection, VANISHED), query.column(connection, CHANGED)
-        for memory_id in vanished:
-            _forget(connection, memory_id)
-        for memory_id in changed:
-            _adopt_one(connection, memory_id)
-    return len(vanished) + len(changed)
+        vanished = query.column(connection, VANISHED)
+        _forget(connection, vanished, *OURS, VECTORS)
+        changed = query.column(connection, CHANGED)
+    adopted.count = len(vanished)
+    for start in range(0, len(changed), CHUNK):
+        with connection:
+            _adopt_chunk(connection, changed[start : start + CHUNK], adopted)
+    return adopted
 
 
-def _forget(connection: apsw.Connection, memory_id: int) -> None:
-    for table, column in (
-        ("hippo_memories", "memory_id"),
-        ("hippo_tags", "memory_id"),
-        ("hippo_fts", "rowid"),
-        ("memory_embeddings", "rowid"),
-    ):
-        connection.execute(f"DELETE FROM {table} WHERE {column} = ?", (memory_id,))
+def _adopt_chunk(connection: apsw.Connection, ids: Sequence[int], adopted: Adopted) -> None:
+    memories = [memory for memory in map(_memory, _read(connection, ids)) if memory]
+    unreadable = sorted(set(ids) - {memory.id for memory in memories})
+    _forget(connection, unreadable, *OURS)  # What had been a memory may have been made unreadable.
+    connection.executemany(WRITE, ({"id": memory.id, **records.derived(memory)} for memory in memories))
+    writes.write_tags(connection, memories)
+    dead = set(query.column(connection, DEAD, (records.as_json(ids),)))
+    writes.remove_words(connection, dead)
+    writes.write_words(connection, [memory for memory in memories if memory.id not in dead])
+    adopted.count += len(memories)
+    adopted.unreadable += unreadable
 
 
-def _adopt_one(connection: apsw.Connection, memory_id: int) -> None:
-    connection.execute(COPY, (memory_id,))
-    memory = records.one(connection, memory_id)
-    content = {
-        "id": memory_id,
-        "hash": identity.content_hash(memory.content),
-        "surprise": memory.surprise.score if memory.HasField("surprise") else None,
-    }
-    connection.execute(SET_CONTENT, content)
-    writes.write_tags(connection, memory)
-    if memory.HasField("deleted_at"):
-        writes.remove_words(connection, [memory_id])
-    else:
-        writes.write_words(connection, memory)
+def _read(connection: apsw.Connection, ids: Sequence[int]) -> Iterator[tuple[Any, ...]]:
+    """Yields rows, without those in which text is no UTF-8."""
+    try:
+        yield from query.rows(connection, READ, (records.as_json(ids),))
+    except UnicodeDecodeError:
+        if len(ids) > 1:
+            for memory_id in ids:
+                yield from _read(connection, [memory_id])
+
+
+def _memory(row: tuple[Any, ...]) -> Memory | None:
+    """Returns what another program's row says of a memory; None when it cannot be one."""
+    memory_id, content, tags, memory_type, stored_metadata, hints = row
+    tags, memory_type = tags or "", memory_type or ""
+    if not all(isinstance(text, str) for text in (content, tags, memory_type)):
+        return None
+    try:  # What could be put, but of any length.
+        memory_rules.text("content", content, sys.maxsize, allowed=memory_rules.LINE_CONTROLS)
+    except ServiceError:
+        return None
+    text, surprise = metadata.read(stored_metadata if isinstance(stored_metadata, str) else "")
+    return Memory(
+        id=memory_id,
+        content=content,
+        tags=records.split_tags(tags),
+        hints=records.read_hints(hints),
+        memory_type=memory_type,
+        metadata=text,
+        surprise=surprise,
+    )
+
+
+def _forget(connection: apsw.Connection, ids: Sequence[int], *places: tuple[str, str]) -> None:
+    for table, column in places:  # One by one: for a list of ids vec0 would run through all of its rows.
+        connection.executemany(f"DELETE FROM {table} WHERE {column} = ?", [(memory_id,) for memory_id in ids])

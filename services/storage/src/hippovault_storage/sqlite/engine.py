@@ -5,19 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Self
+from typing import IO, Self
 
 import apsw
+import grpc
 import structlog
 
 from hippovault.storage.v1 import storage_pb2 as pb
-from hippovault_storage.sqlite import adoption, identity, ownership, query, reads, schema, search, writes
-from hippovault_storage.sqlite.connections import Readers, Writer, connect, prepare_writer
+from hippovault_chassis import locks
+from hippovault_chassis.errors import ServiceError
+from hippovault_storage.sqlite import adoption, identity, query, reads, schema, search, writes
+from hippovault_storage.sqlite.connections import connect, prepare_writer
 from hippovault_storage.sqlite.faults import told
+from hippovault_storage.sqlite.readers import Readers
+from hippovault_storage.sqlite.writer import Writer
 
 log = structlog.get_logger()
 
 FILE_MODE = 0o600
+MAX_LOGGED_IDS = 100
+PATIENCE_SECONDS = 2.0
+"""How long a predecessor that is on its way out is waited for; a supervisor waits for it by itself."""
 
 
 class SqliteEngine:
@@ -40,17 +48,16 @@ class SqliteEngine:
             read_connections: Reads that run at the same time.
 
         Raises:
-            ServiceError: The file is another process's, damaged, of a newer schema version, or of other dimensions;
-                the file is as it was.
+            ServiceError: The file is another process's, damaged, of a newer schema version, of other dimensions, or
+                where it cannot have a write-ahead log; the file is as it was.
         """
         with ExitStack() as cleanup:
-            cleanup.enter_context(ownership.owned(path))
+            cleanup.enter_context(_owned(path))
             schema.check_file(path)
             with told(path):
-                writing = _open_writer(path, dimensions)
-                writer = Writer(writing, path)
+                writer = Writer(_open_writer(path, dimensions), path)
                 cleanup.callback(writer.close)
-                readers = Readers([connect(path, read_only=True) for _ in range(read_connections)], path)
+                readers = Readers(path, read_connections)
                 cleanup.callback(readers.close)
             yield cls(path, dimensions, writer, readers)
 
@@ -91,7 +98,7 @@ class SqliteEngine:
             return search.search(connection, request)
 
     def compare_to_newest(self, request: pb.CompareToNewestRequest) -> pb.CompareToNewestResponse:
-        """Returns cosine similarities to the newest live memories."""
+        """Returns cosine similarities to the newest live memories that have a vector."""
         with self._readers.borrow() as connection:
             return search.compare_to_newest(connection, request)
 
@@ -112,6 +119,18 @@ class SqliteEngine:
         return stats
 
 
+def _owned(path: Path) -> IO[str]:
+    """Returns the lock beside the file, which lets one process in.
+
+    Raises:
+        ServiceError: Another process holds it; the message tells its id.
+    """
+    try:
+        return locks.lock_file(path.with_suffix(".lock"), f"{path} is open", PATIENCE_SECONDS)
+    except locks.LockHeldError as error:
+        raise ServiceError(grpc.StatusCode.FAILED_PRECONDITION, "ALREADY_RUNNING", str(error)) from None
+
+
 def _open_writer(path: Path, dimensions: int) -> apsw.Connection:
     """Returns a connection to the file, checked, migrated and adopted; closes it when any of that fails."""
     left_log = path.with_name(f"{path.name}-wal").exists()
@@ -122,12 +141,14 @@ def _open_writer(path: Path, dimensions: int) -> apsw.Connection:
         schema.check(connection, path, dimensions)
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
         path.chmod(FILE_MODE)
-        prepare_writer(connection)
+        prepare_writer(connection, path)
         schema.migrate(connection, dimensions)
         adopted = adoption.adopt(connection)
     except BaseException:
         connection.close()
         raise
-    if adopted:
-        log.info("adopted memories that another program wrote", count=adopted)
+    if adopted.count:
+        log.info("adopted memories that another program wrote", count=adopted.count)
+    if unreadable := adopted.unreadable:
+        log.warning("left rows alone that cannot be memories", count=len(unreadable), ids=unreadable[:MAX_LOGGED_IDS])
     return connection

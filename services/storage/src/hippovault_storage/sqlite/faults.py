@@ -1,4 +1,4 @@
-"""What SQLite's errors mean to a caller: always a failure that names the file, never an empty answer."""
+"""What a caller is told when the store cannot do what it asks: always a failure, never an empty answer."""
 
 from __future__ import annotations
 
@@ -27,9 +27,21 @@ FAULTS: dict[type[apsw.Error], tuple[grpc.StatusCode, str, str]] = {
 
 @contextmanager
 def told(path: Path) -> Iterator[None]:
-    """Turns SQLite's errors over the file into ServiceError; others are ours, and stay as they are."""
+    """Turns SQLite's errors over the file into ServiceError that names it; others are ours, and stay as they are."""
     try:
         yield
     except tuple(FAULTS) as error:
         code, reason, problem = FAULTS[type(error)]
         raise ServiceError(code, reason, f"{path} {problem} (SQLite: {error})") from error
+
+
+def late() -> ServiceError:
+    """Returns the failure of a request whose time ended before its turn."""
+    return ServiceError(
+        grpc.StatusCode.DEADLINE_EXCEEDED, "DEADLINE_EXCEEDED", "the request's time ended while it waited"
+    )
+
+
+def closed() -> ServiceError:
+    """Returns the failure of a request that comes after the end."""
+    return ServiceError(grpc.StatusCode.UNAVAILABLE, "CLOSED", "the store is closing")

@@ -7,6 +7,7 @@ would not see later writes. So queries go through these functions; the one that 
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import apsw
@@ -14,12 +15,13 @@ import apsw
 
 def rows(connection: apsw.Connection, sql: str, values: apsw.Bindings = ()) -> list[tuple[Any, ...]]:
     """Returns all rows."""
-    return connection.execute(sql, values).fetchall()
+    with contextlib.closing(connection.execute(sql, values)) as cursor:  # One that fails half-way is open, too.
+        return cursor.fetchall()
 
 
 def column(connection: apsw.Connection, sql: str, values: apsw.Bindings = ()) -> list[Any]:
     """Returns the only column of all rows."""
-    return [value for (value,) in connection.execute(sql, values).fetchall()]
+    return [value for (value,) in rows(connection, sql, values)]
 
 
 def value(connection: apsw.Connection, sql: str, values: apsw.Bindings = ()) -> Any:

@@ -9,57 +9,81 @@ from typing import Any
 import apsw
 
 from hippovault.memory.v1 import memory_pb2
-from hippovault_storage import metadata, times
-from hippovault_storage.sqlite import query
+from hippovault_storage import times
+from hippovault_storage.sqlite import identity, query
+
+Memory = memory_pb2.Memory
+Columns = dict[str, str | float | None]
 
 SELECT = (
     "SELECT h.memory_id, h.namespace, m.content, h.content_hash, h.category, h.key, m.tags, h.hints, h.memory_type, "
-    "h.importance, m.metadata, h.created_at, h.updated_at, h.deleted_at, h.version, h.model_revision "
+    "h.importance, iif(h.has_metadata, m.metadata, ''), h.created_at, coalesce(h.updated_at, h.created_at), "
+    "h.deleted_at, h.version, h.model_revision, "
+    "h.surprise, h.embedding_outlier, h.engagement, h.explicit, h.prediction_loss, h.scoring_version "
     "FROM hippo_memories h JOIN memories m ON m.id = h.memory_id"
 )
-"""Rows for `memory`; goes before a WHERE over `h` and `m`."""
+"""Rows for `fill`; goes before a WHERE over `h` and `m`."""
 
+SURPRISE = 16
+"""Where a row's columns of the surprise begin."""
 
 NO_HINTS = "[]"
 
 
-def memory(row: tuple[Any, ...]) -> memory_pb2.Memory:
-    """Returns the memory of a row of SELECT."""
+def fill(memory: Memory, row: tuple[Any, ...]) -> None:
+    """Writes a row of SELECT into a new message.
+
+    A search reads hundreds: setting a message's fields where it lies costs a third of constructing it from keywords.
+    """
     (
-        memory_id, namespace, content, content_hash, category, key, tags, hints, memory_type,
-        importance, stored_metadata, created_at, updated_at, deleted_at, version, model_revision,
-    ) = row  # fmt: skip
-    text, surprise = metadata.read(stored_metadata)
-    return memory_pb2.Memory(
-        id=memory_id,
-        namespace=namespace,
-        content=content,
-        content_hash=content_hash,
-        category=category,
-        key=key,
-        tags=split_tags(tags),
-        hints=json.loads(hints) if hints != NO_HINTS else (),
-        memory_type=memory_type,
-        importance=importance,
-        metadata=text,
-        created_at=times.timestamp(created_at),
-        updated_at=times.timestamp(created_at if updated_at is None else updated_at),
-        deleted_at=None if deleted_at is None else times.timestamp(deleted_at),
-        surprise=surprise,
-        version=version,
-        model_revision=model_revision,
-    )
+        memory.id, memory.namespace, memory.content, memory.content_hash, memory.category, memory.key, tags, hints,
+        memory.memory_type, importance, memory.metadata, created_at, updated_at, deleted_at, memory.version,
+        memory.model_revision,
+    ) = row[:SURPRISE]  # fmt: skip
+    memory.tags.extend(split_tags(tags))
+    memory.hints.extend(read_hints(hints))
+    if importance is not None:
+        memory.importance = importance
+    times.fill(memory.created_at, created_at)
+    times.fill(memory.updated_at, updated_at)
+    if deleted_at is not None:
+        times.fill(memory.deleted_at, deleted_at)
+    if row[SURPRISE] is not None:
+        _fill_surprise(memory.surprise, row[SURPRISE:])
 
 
-def one(connection: apsw.Connection, memory_id: int) -> memory_pb2.Memory:
+def memory(row: tuple[Any, ...]) -> Memory:
+    """Returns the memory of a row of SELECT."""
+    result = Memory()
+    fill(result, row)
+    return result
+
+
+def one(connection: apsw.Connection, memory_id: int) -> Memory:
     """Returns the memory of an id that is known to exist."""
     return memory(query.rows(connection, f"{SELECT} WHERE h.memory_id = ?", (memory_id,))[0])
 
 
-def many(connection: apsw.Connection, ids: Iterable[int]) -> list[memory_pb2.Memory]:
-    """Returns the memories of ids that are known to exist, in no particular order."""
-    chosen = f"{SELECT} WHERE h.memory_id IN (SELECT value FROM json_each(?))"
-    return [memory(row) for row in query.rows(connection, chosen, (as_json(ids),))]
+def rows(connection: apsw.Connection, ids: Iterable[int]) -> list[tuple[Any, ...]]:
+    """Returns the rows of ids that are known to exist, in no particular order."""
+    return query.rows(connection, f"{SELECT} WHERE h.memory_id IN (SELECT value FROM json_each(?))", (as_json(ids),))
+
+
+def derived(memory: Memory) -> Columns:
+    """Returns the columns of ours that repeat what the drop-in row has, so that reading need not parse it."""
+    surprise, parts = memory.surprise, memory.surprise.components
+    scored = memory.HasField("surprise")
+    return {
+        "content_hash": identity.content_hash(memory.content),
+        "memory_type": memory.memory_type,
+        "has_metadata": bool(memory.metadata),
+        "surprise": surprise.score if scored else None,
+        "embedding_outlier": parts.embedding_outlier if scored else None,
+        "engagement": parts.engagement if scored else None,
+        "explicit": parts.explicit if scored else None,
+        "prediction_loss": parts.prediction_loss if parts.HasField("prediction_loss") else None,
+        "scoring_version": surprise.version if scored else None,
+    }
 
 
 def has_vector(connection: apsw.Connection, memory_id: int) -> bool:
@@ -74,10 +98,25 @@ def as_json(ids: Iterable[int]) -> str:
 
 def split_tags(tags: str | None) -> list[str]:
     """Returns the tags of the drop-in table's column, which separates them by commas."""
-    trimmed = (tag.strip() for tag in (tags or "").split(","))
-    return list(dict.fromkeys(tag for tag in trimmed if tag))
+    if not tags:
+        return []
+    return list(dict.fromkeys([tag for part in tags.split(",") if (tag := part.strip())]))
 
 
 def join_tags(tags: Iterable[str]) -> str | None:
     """Returns the column for tags, which have no comma; NULL for none, as other programs write it."""
     return ",".join(tags) or None
+
+
+def read_hints(hints: str) -> Iterable[str]:
+    """Returns the hints of our column, a JSON array."""
+    return json.loads(hints) if hints != NO_HINTS else ()
+
+
+def _fill_surprise(surprise: memory_pb2.Surprise, columns: tuple[Any, ...]) -> None:
+    parts = surprise.components
+    (
+        surprise.score, parts.embedding_outlier, parts.engagement, parts.explicit, prediction_loss, surprise.version,
+    ) = columns  # fmt: skip
+    if prediction_loss is not None:
+        parts.prediction_loss = prediction_loss

@@ -61,9 +61,10 @@ CREATE VIRTUAL TABLE IF NOT EXISTS memory_embeddings USING vec0(
 );
 """
 
-# hippo_memories repeats what a scope looks at, so that no scope reads the wide rows; its updated_at and deleted_at also
-# tell, at open, which rows another program has changed. Its content index is not unique, since two other programs that
-# hash differently may each have written the same content; the writer sees to it for ours.
+# hippo_memories repeats what a scope looks at, so that no scope reads the wide rows, and what reading would have to
+# parse: the surprise, and whether the metadata is a JSON object (another program may have written anything). Its
+# updated_at and deleted_at also tell, at open, which rows another program has changed. Its content index is not unique,
+# since two other programs that hash differently may each have written the same content; the writer sees to it for ours.
 OURS = f"""
 CREATE TABLE hippo_memories (
     memory_id INTEGER PRIMARY KEY,
@@ -74,7 +75,13 @@ CREATE TABLE hippo_memories (
     memory_type TEXT NOT NULL,
     hints TEXT NOT NULL,
     importance REAL,
+    has_metadata INTEGER NOT NULL,
     surprise REAL,
+    embedding_outlier REAL,
+    engagement REAL,
+    explicit REAL,
+    prediction_loss REAL,
+    scoring_version INTEGER,
     version INTEGER NOT NULL,
     model_revision TEXT NOT NULL,
     created_at REAL NOT NULL,

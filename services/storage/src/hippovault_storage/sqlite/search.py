@@ -55,11 +55,9 @@ SELECT sum(octet_length(content) + coalesce(octet_length(metadata), 0))
 FROM memories WHERE id IN (SELECT value FROM json_each(?))
 """
 NEWEST = """
-SELECT vec_distance_cosine(e.content_embedding, ?) FROM (
-    SELECT h.memory_id, h.created_at FROM hippo_memories h WHERE {scope}
-    ORDER BY h.created_at DESC, h.memory_id DESC LIMIT ?
-) newest CROSS JOIN memory_embeddings e ON e.rowid = newest.memory_id
-ORDER BY newest.created_at DESC, newest.memory_id DESC
+SELECT vec_distance_cosine(e.content_embedding, ?)
+FROM hippo_memories h CROSS JOIN memory_embeddings e ON e.rowid = h.memory_id
+WHERE {scope} ORDER BY h.created_at DESC, h.memory_id DESC LIMIT ?
 """
 
 
@@ -111,7 +109,10 @@ def cosines(connection: apsw.Connection, vector: bytes, ids: Iterable[int]) -> S
 
 
 def compare_to_newest(connection: apsw.Connection, request: pb.CompareToNewestRequest) -> pb.CompareToNewestResponse:
-    """Returns cosine similarities to the newest memories of the namespace that have a vector, newest first."""
+    """Returns cosine similarities to the newest live memories, newest first.
+
+    They are the newest n that have a vector: one that another program wrote without takes no place.
+    """
     within = scope.live(request.namespace, memory_pb2.Filter())
     parameters = (request.vector, *within.parameters, request.newest)
     distances = query.column(connection, NEWEST.format(scope=within.condition), parameters)
@@ -138,12 +139,14 @@ def _response(connection: apsw.Connection, near: Scores, others: Scores, words: 
     found = near | words
     _check_size(connection, found)
     response = pb.SearchMemoriesResponse()
-    for memory in records.many(connection, found):
-        hit = response.hits.add(memory=memory)
-        if memory.id in cosine:
-            hit.dense.rank, hit.dense.score = near_ranks.get(memory.id, 0), cosine[memory.id]
-        if memory.id in words:
-            hit.keyword.rank, hit.keyword.score = word_ranks[memory.id], words[memory.id]
+    for row in records.rows(connection, found):
+        hit = response.hits.add()
+        records.fill(hit.memory, row)
+        memory_id = hit.memory.id
+        if memory_id in cosine:
+            hit.dense.rank, hit.dense.score = near_ranks.get(memory_id, 0), cosine[memory_id]
+        if memory_id in words:
+            hit.keyword.rank, hit.keyword.score = word_ranks[memory_id], words[memory_id]
     return response
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Sequence
 
 import apsw
 import grpc
@@ -14,7 +15,7 @@ from hippovault_storage import merging, times
 from hippovault_storage.sqlite import identity, query, records, text
 
 Memory = memory_pb2.Memory
-Columns = dict[str, str | float | None]
+Columns = records.Columns
 
 
 def put(connection: apsw.Connection, request: pb.PutMemoryRequest) -> pb.PutMemoryResponse:
@@ -27,7 +28,8 @@ def put(connection: apsw.Connection, request: pb.PutMemoryRequest) -> pb.PutMemo
     given = request.memory
     memory_id = identity.find(connection, given.namespace, given.content, given.category, given.key)
     stored = None if memory_id is None else records.one(connection, memory_id)
-    memory, outcome = merging.decide(stored, request, times.now())
+    embedded = stored is not None and records.has_vector(connection, stored.id)
+    memory, outcome = merging.decide(stored, request, times.now(), embedded=embedded)
     existed = outcome == memory_pb2.WRITE_OUTCOME_EXISTED
     if not existed and not request.vectors:
         raise ServiceError(
@@ -36,13 +38,9 @@ def put(connection: apsw.Connection, request: pb.PutMemoryRequest) -> pb.PutMemo
             "vectors: must be given, since no live memory has this content",
             field="vectors",
         )
-    # A memory that another program wrote may have no vector yet.
-    embeds = bool(request.vectors) and (stored is None or not existed or not records.has_vector(connection, stored.id))
-    if embeds:
-        memory.model_revision = request.model_revision
     if stored is None or memory != stored:
         _write(connection, memory, stored)
-    if embeds:
+    if request.vectors and not (existed and embedded):
         _write_vector(connection, memory.id, request.vectors)
     return pb.PutMemoryResponse(memory=records.one(connection, memory.id), outcome=outcome)
 
@@ -63,23 +61,24 @@ def delete(connection: apsw.Connection, request: pb.DeleteMemoryRequest) -> pb.D
     return pb.DeleteMemoryResponse(ids=ids)
 
 
-def write_tags(connection: apsw.Connection, memory: Memory) -> None:
+def write_tags(connection: apsw.Connection, memories: Sequence[Memory]) -> None:
     """Writes the tags that filters look at."""
-    connection.execute("DELETE FROM hippo_tags WHERE memory_id = ?", (memory.id,))
+    connection.executemany("DELETE FROM hippo_tags WHERE memory_id = ?", [(memory.id,) for memory in memories])
     connection.executemany(
-        "INSERT INTO hippo_tags (tag, memory_id) VALUES (?, ?)", [(tag, memory.id) for tag in memory.tags]
+        "INSERT INTO hippo_tags (tag, memory_id) VALUES (?, ?)",
+        [(tag, memory.id) for memory in memories for tag in memory.tags],
     )
 
 
-def write_words(connection: apsw.Connection, memory: Memory) -> None:
+def write_words(connection: apsw.Connection, memories: Sequence[Memory]) -> None:
     """Writes what the keyword arm looks at."""
-    connection.execute(
+    connection.executemany(
         "REPLACE INTO hippo_fts (rowid, body, hints) VALUES (?, ?, ?)",
-        (memory.id, text.indexed(memory.content), text.indexed_hints(memory.hints)),
+        [(memory.id, text.indexed(memory.content), text.indexed_hints(memory.hints)) for memory in memories],
     )
 
 
-def remove_words(connection: apsw.Connection, ids: list[int]) -> None:
+def remove_words(connection: apsw.Connection, ids: Iterable[int]) -> None:
     """Takes memories out of the keyword arm."""
     connection.execute("DELETE FROM hippo_fts WHERE rowid IN (SELECT value FROM json_each(?))", (records.as_json(ids),))
 
@@ -91,14 +90,14 @@ def _write(connection: apsw.Connection, memory: Memory, stored: Memory | None) -
         _insert(connection, "hippo_memories", {"memory_id": memory.id, **_side_row(memory)})
     else:
         changes = _differing(_row(stored), _row(memory))
-        if _identity(stored) != _identity(memory):
+        if identity.row_hashes(stored) != identity.row_hashes(memory):
             changes["content_hash"] = _row_hash(connection, memory)
         _update(connection, "memories", "id", memory.id, changes)
         _update(connection, "hippo_memories", "memory_id", memory.id, _differing(_side_row(stored), _side_row(memory)))
     if stored is None or stored.tags != memory.tags:
-        write_tags(connection, memory)
+        write_tags(connection, [memory])
     if stored is None or _words(stored) != _words(memory):
-        write_words(connection, memory)
+        write_words(connection, [memory])
 
 
 def _row(memory: Memory) -> Columns:
@@ -123,21 +122,15 @@ def _side_row(memory: Memory) -> Columns:
         "namespace": memory.namespace,
         "category": memory.category,
         "key": memory.key,
-        "content_hash": identity.content_hash(memory.content),
-        "memory_type": memory.memory_type,
         "hints": json.dumps(list(memory.hints), ensure_ascii=False),
         "importance": memory.importance if memory.HasField("importance") else None,
-        "surprise": memory.surprise.score if memory.HasField("surprise") else None,
+        **records.derived(memory),
         "version": memory.version,
         "model_revision": memory.model_revision,
         "created_at": times.seconds(memory.created_at),
         "updated_at": times.seconds(memory.updated_at),
         "deleted_at": times.seconds(memory.deleted_at) if memory.HasField("deleted_at") else None,
     }
-
-
-def _identity(memory: Memory) -> tuple[str, ...]:
-    return memory.namespace, memory.category, memory.key, memory.content
 
 
 def _words(memory: Memory) -> tuple[bool, str, list[str]]:

@@ -1,0 +1,93 @@
+"""A pool of connections that read."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import apsw
+import structlog
+
+from hippovault_chassis import deadline
+from hippovault_storage.capacity import MAX_READS, Places
+from hippovault_storage.sqlite import connections, faults
+
+log = structlog.get_logger()
+
+
+class Readers:
+    """Lends connections to one reader each at a time.
+
+    Args:
+        path: The file.
+        number: Connections, and so reads that run at the same time.
+    """
+
+    def __init__(self, path: Path, number: int) -> None:
+        self._path = path
+        self._number = number
+        self._places = Places(MAX_READS, "read")
+        # Last in, first out: the connection used last has the warmest cache. None when there will be no more.
+        self._idle: queue.LifoQueue[apsw.Connection | None] = queue.LifoQueue()
+        for _ in range(number):
+            self._idle.put(connections.connect_reader(path))
+
+    @contextmanager
+    def borrow(self) -> Iterator[apsw.Connection]:
+        """Lends a connection inside a transaction: all that is read through it is of one moment.
+
+        Raises:
+            ServiceError: RESOURCE_EXHAUSTED when too many reads wait; DEADLINE_EXCEEDED when no connection gets free
+                in the request's time; UNAVAILABLE once this pool is closed; a failure of the file.
+        """
+        self._places.take()
+        try:
+            connection = self._take()
+            try:
+                with faults.told(self._path):
+                    connection.execute("BEGIN")
+                    yield connection
+            finally:
+                self._put_back(connection)
+        finally:
+            self._places.give_back()
+
+    def close(self) -> None:
+        """Closes every connection, waiting for those that are lent."""
+        for _ in range(self._number):
+            connection = self._idle.get()
+            if connection is not None:
+                connection.close(force=True)
+        self._idle.put(None)
+
+    def _take(self) -> apsw.Connection:
+        try:
+            connection = self._idle.get(timeout=deadline.remaining())
+        except queue.Empty:
+            raise faults.late() from None
+        if connection is None:
+            self._idle.put(None)  # For the next one who waits.
+            raise faults.closed()
+        return connection
+
+    def _put_back(self, connection: apsw.Connection) -> None:
+        try:
+            connection = self._clean(connection)
+        finally:
+            self._idle.put(connection)
+
+    def _clean(self, connection: apsw.Connection) -> apsw.Connection:
+        """Returns the connection outside of any transaction; another in its place when that fails."""
+        try:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        except apsw.Error as error:
+            log.warning("a connection for reading is broken and replaced", error=type(error).__name__)
+            with contextlib.suppress(apsw.Error):  # Then the next reader gets this one, and its error.
+                replacement = connections.connect_reader(self._path)
+                connection.close(force=True)
+                return replacement
+        return connection

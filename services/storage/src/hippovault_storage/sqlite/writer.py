@@ -1,0 +1,139 @@
+"""The one writer: a connection on a thread of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import apsw
+
+from hippovault_chassis import deadline
+from hippovault_storage.capacity import MAX_WRITES, Places
+from hippovault_storage.sqlite import faults
+
+ResultT = TypeVar("ResultT")
+
+
+@dataclass(frozen=True)
+class _Write:
+    work: Callable[[apsw.Connection], Any]
+    result: Future[Any]
+
+
+class Writer:
+    """Runs writes one after another on one thread.
+
+    Writes that wait together share one transaction, and so one fsync (group commit). One that fails before it has
+    written anything leaves the others be; if one fails later, all are undone and run again, each in a transaction of
+    its own. Savepoints would do too, but each makes FTS5 write out a segment of its index.
+
+    Args:
+        connection: Used by this writer's thread alone from now on.
+        path: Its file, for errors.
+    """
+
+    def __init__(self, connection: apsw.Connection, path: Path) -> None:
+        self._connection = connection
+        self._path = path
+        self._places = Places(MAX_WRITES, "write")
+        self._queue: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
+        self._open = True
+        self._last = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name="writer")
+        self._thread.start()
+
+    def run(self, work: Callable[[apsw.Connection], ResultT]) -> ResultT:
+        """Runs the work in a transaction, perhaps more than once, and returns its result once that is on disk.
+
+        Raises:
+            ServiceError: What the work raised; RESOURCE_EXHAUSTED when too many writes wait; DEADLINE_EXCEEDED when
+                the request's time ends first, in which case the write may still happen; a failure of the file.
+        """
+        time_left = deadline.remaining()
+        result = self.submit(work)
+        with faults.told(self._path):
+            try:
+                return result.result(time_left)
+            except TimeoutError:
+                result.cancel()
+                raise faults.late() from None
+
+    def submit(self, work: Callable[[apsw.Connection], ResultT]) -> Future[ResultT]:
+        """Puts the work in line; what it raises stays as it is.
+
+        Raises:
+            ServiceError: RESOURCE_EXHAUSTED when too many writes wait; UNAVAILABLE once this writer is closed.
+        """
+        self._places.take()
+        result: Future[ResultT] = Future()
+        result.add_done_callback(lambda _: self._places.give_back())
+        with self._last:  # Nothing may come into line after what ends it.
+            if self._open:
+                self._queue.put(_Write(work, result))
+                return result
+        result.cancel()
+        raise faults.closed()
+
+    def close(self) -> None:
+        """Ends the thread once all writes are done, and closes the connection."""
+        with self._last:
+            self._open = False
+            self._queue.put(None)
+        self._thread.join()
+        self._connection.close()
+
+    def _run(self) -> None:
+        ended = False
+        while not ended:
+            group = [self._queue.get()]
+            while not self._queue.empty():
+                group.append(self._queue.get())
+            ended = None in group
+            self._commit([write for write in group if write and write.result.set_running_or_notify_cancel()])
+
+    def _commit(self, group: list[_Write]) -> None:
+        try:
+            self._roll_back()
+            self._connection.execute("BEGIN IMMEDIATE")
+        except apsw.Error as error:  # Such as a lock of another program, which would hold up each alone as well.
+            _resolve(group, [(None, error)] * len(group))
+            return
+        try:
+            outcomes = [self._attempt(write.work) for write in group]
+            self._connection.execute("COMMIT")
+        except Exception as error:  # noqa: BLE001  # The callers get it.
+            outcomes = [(None, error)]
+            with contextlib.suppress(apsw.Error):  # The callers are owed the first error; the next group tries again.
+                self._roll_back()
+        if len(outcomes) == len(group):
+            _resolve(group, outcomes)
+            return
+        for write in group:
+            self._commit([write])
+
+    def _attempt(self, work: Callable[[apsw.Connection], Any]) -> tuple[Any, Exception | None]:
+        before = self._connection.total_changes()
+        try:
+            return work(self._connection), None
+        except Exception as error:
+            if self._connection.total_changes() != before or not self._connection.in_transaction:
+                raise
+            return None, error
+
+    def _roll_back(self) -> None:
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+
+
+def _resolve(group: list[_Write], outcomes: list[tuple[Any, Exception | None]]) -> None:
+    for write, (value, failure) in zip(group, outcomes, strict=True):
+        if failure is None:
+            write.result.set_result(value)
+        else:
+            write.result.set_exception(failure)
