@@ -15,8 +15,8 @@ import mcp_types
 import pytest
 from mcp.client.client import Client
 
+from hippovault_gateway.http_address import WELL_KNOWN
 from hippovault_gateway.mcp import messages
-from hippovault_gateway.settings import PREFERRED_HTTP
 from integration.mcp_support import Connect, DoorTests, answer, refusal
 from support.processes import Process, start
 from support.stack import Stack
@@ -120,20 +120,30 @@ def test_there_is_nothing_else(url: str, path: str) -> None:
 
 @pytest.fixture(scope="module")
 def lonely(module_home: Path) -> Iterator[Process]:
-    """A gateway without the services behind it, whose preferred port is taken."""
-    host, port = PREFERRED_HTTP.split(":")
+    """A gateway without the services behind it, in the default home, whose well-known port is taken."""
+    host, port = WELL_KNOWN.split(":")
     with socket.socket() as other:
         with contextlib.suppress(OSError):  # Whoever has it takes it from the gateway as well.
             other.bind((host, int(port)))
             other.listen()
-        gateway = start(["hippovault_gateway"], module_home, "gateway")
+        default_home, data = module_home.with_name("hippovault"), str(module_home.parent)
+        gateway = start(["hippovault_gateway"], default_home, "gateway", {"XDG_DATA_HOME": data})
         yield gateway
         gateway.stop()
 
 
 def test_a_taken_port_is_passed_by_when_none_was_asked_for(lonely: Process) -> None:
     assert urlsplit(lonely.status).hostname == "127.0.0.1"
-    assert urlsplit(lonely.status).netloc != PREFERRED_HTTP
+    assert urlsplit(lonely.status).netloc != WELL_KNOWN
+
+
+def test_another_home_leaves_the_well_known_port_alone_and_keeps_its_own(home: Path) -> None:
+    first = start(["hippovault_gateway"], home, "gateway")
+    assert first.stop() == 0
+    second = start(["hippovault_gateway"], home, "gateway")
+    assert second.stop() == 0
+    assert second.status == first.status
+    assert urlsplit(first.status).netloc != WELL_KNOWN
 
 
 def test_a_taken_port_that_was_asked_for_is_an_error(lonely: Process, home: Path) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from urllib.parse import urlsplit
 
 from hippovault_chassis import process, serving
-from hippovault_gateway import servicer
+from hippovault_gateway import http_address, servicer
 from hippovault_gateway.application import Application
 from hippovault_gateway.clients import Services
 from hippovault_gateway.doors import Doors
@@ -29,8 +30,10 @@ async def _serve(settings: GatewaySettings) -> None:
     async with connected as services, Doors() as doors:
         application = Application(services, settings)
         if settings.http != OFF:
-            door = http_door(application, settings.http or None, settings.mcp_tools)
-            application.mcp_http_url = await doors.open(door)
+            addresses = http_address.candidates(settings.layout, settings.http)
+            url = await doors.open(http_door(application, addresses, settings.mcp_tools))
+            http_address.keep(settings.layout, settings.http, urlsplit(url).netloc)
+            application.mcp_http_url = url
         await doors.open(socket_door(application, settings.layout.socket("mcp")))
         await doors.open(serving.aio_server(settings.address("gateway"), [servicer.service(application)]))
         await serving.stopped(application.mcp_http_url)

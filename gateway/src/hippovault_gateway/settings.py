@@ -14,8 +14,6 @@ from hippovault_chassis.settings import ProcessSettings
 from hippovault_gateway.limits import MAX_OVERSAMPLE_FACTOR
 from hippovault_gateway.surprise import Weights
 
-PREFERRED_HTTP = "127.0.0.1:7465"
-
 ToolSet = Literal["hippo", "shodh", "all"]
 Fraction = Annotated[float, Parameter(validator=validators.Number(gte=0, lte=1))]
 
@@ -36,7 +34,7 @@ class GatewaySettings(ProcessSettings):
     http: str = ""
     """Where to serve MCP over HTTP, a loopback `host:port`; `off` for nowhere.
 
-    Default: 127.0.0.1:7465, or any free port where that one is taken."""
+    Default: 127.0.0.1:7465 for the default home; for others, or where it is taken, a free port that stays theirs."""
     mcp_tools: ToolSet = "all"
     """The tools that MCP over HTTP lists."""
 

@@ -32,7 +32,8 @@ def up(
 
     Args:
         detach: Return once the memory serves, and leave it running.
-        http: Where to serve MCP over HTTP, a loopback host:port, or off (default: 127.0.0.1:7465, or any free port).
+        http: Where to serve MCP over HTTP, a loopback host:port, or off (default: 127.0.0.1:7465 for the default home,
+            for others a free port that stays theirs). A memory that runs keeps what it was started with.
         start_timeout: Seconds that each process gets until it serves (default: 60).
         options: Which memory, and how to answer.
     """

@@ -17,6 +17,9 @@ from hippovault_gateway.cli.options import CLIENT_DEFAULTS, ClientOptions
 from hippovault_gateway.cli.output import show_json, show_line, show_table, warn
 from hippovault_gateway.documents import ForgetView, ListView, MemoryInput, MemoryView, RecallView, RememberView, parse
 
+PREVIEW_CHARACTERS = 300
+"""Of a content in a table."""
+
 Tags = Annotated[list[str] | None, Parameter(name=("--tags", "--tag"))]
 Stdin = Annotated[bool, Parameter(name=("-", "--stdin"))]
 Hints = Annotated[list[str] | None, Parameter(name=("--hints", "--hint"))]
@@ -93,6 +96,7 @@ def recall(
     oversample_factor: int | None = None,
     tags: Tags = None,
     memory_type: str = "",
+    full: bool = False,
     options: ClientOptions = CLIENT_DEFAULTS,
 ) -> None:
     """Finds the memories that answer a question, best first.
@@ -106,6 +110,7 @@ def recall(
         oversample_factor: Candidates fetched for each wanted hit, 1 to 100.
         tags: Only memories with any of these tags; may be repeated.
         memory_type: Only memories of this type.
+        full: Show contents whole; otherwise long ones are cut in the table, never in JSON.
         options: Which memory, and how to answer.
     """
     values = {
@@ -129,7 +134,7 @@ def recall(
         warn(view.degraded)
     if view.omitted_hits:
         warn(f"{view.omitted_hits} hits were left off, since the answer would be too large")
-    _show(view.hits, ["score"], [[f"{hit.score:.3f}"] for hit in view.hits])
+    _show(view.hits, namespace, ["score"], [[f"{hit.score:.3f}"] for hit in view.hits], full=full)
 
 
 def list_memories(
@@ -139,6 +144,7 @@ def list_memories(
     page_token: str = "",
     tags: Tags = None,
     memory_type: str = "",
+    full: bool = False,
     options: ClientOptions = CLIENT_DEFAULTS,
 ) -> None:
     """Lists memories, newest first.
@@ -149,6 +155,7 @@ def list_memories(
         page_token: The token that the page before ended with.
         tags: Only memories with any of these tags; may be repeated.
         memory_type: Only memories of this type.
+        full: Show contents whole; otherwise long ones are cut in the table, never in JSON.
         options: Which memory, and how to answer.
     """
     values = {
@@ -165,7 +172,7 @@ def list_memories(
     if options.json:
         show_json(view.model_dump())
         return
-    _show(view.memories, [], [[] for _ in view.memories])
+    _show(view.memories, namespace, [], [[] for _ in view.memories], full=full)
     show_line(f"{len(view.memories)} of {view.total} memories")
     if view.next_page_token:
         show_line(f"more: --page-token {view.next_page_token}")
@@ -235,9 +242,23 @@ def _content(given: str | None, *, stdin: bool) -> str:
     return content
 
 
-def _show(memories: Sequence[MemoryView], columns: Sequence[str], cells: Sequence[Sequence[Any]]) -> None:
+def _show(
+    memories: Sequence[MemoryView],
+    namespace: str,
+    columns: Sequence[str],
+    cells: Sequence[Sequence[Any]],
+    *,
+    full: bool,
+) -> None:
+    if not memories:
+        show_line(f"nothing found in namespace {namespace or memory_rules.DEFAULT_NAMESPACE}")
+        return
     rows = (
-        [memory.id, *extra, memory.created_at[:19], ", ".join(memory.tags), memory.content]
+        [memory.id, *extra, memory.created_at[:19], ", ".join(memory.tags), _cell(memory.content, full=full)]
         for memory, extra in zip(memories, cells, strict=True)
     )
     show_table(["id", *columns, "created at (UTC)", "tags", "content"], rows)
+
+
+def _cell(content: str, *, full: bool) -> str:
+    return content if full or len(content) <= PREVIEW_CHARACTERS else f"{content[:PREVIEW_CHARACTERS]} …"

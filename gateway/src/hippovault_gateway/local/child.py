@@ -35,6 +35,8 @@ class Child:
     name: str
     process: asyncio.subprocess.Process
     log: Path
+    log_start: int
+    """Byte of the log at which this process's lines begin."""
 
     @classmethod
     async def start(cls, name: str, log: Path, inherited: Inherited, environment: Mapping[str, str]) -> Self:
@@ -47,6 +49,7 @@ class Child:
             environment: Its variables.
         """
         with open_log(log) as output:
+            log_start = output.tell()
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-P",  # The directory that somebody happens to stand in is no place to import from.
@@ -59,7 +62,7 @@ class Child:
                 pass_fds=(inherited.lock,),
                 process_group=0,  # Ctrl-C goes to the parent alone, which stops them in order.
             )
-        return cls(name, process, log)
+        return cls(name, process, log, log_start)
 
     async def ready(self, notifications: Notifications, seconds: float) -> str:
         """Returns the status that it tells once it serves, such as its address.
@@ -78,7 +81,9 @@ class Child:
         if status in done:
             return status.result()
         problem = describe(ended.result()) if ended in done else f"did not serve within {seconds:g} s"
-        raise StartError(f"the {self.name} service {problem}; its log {self.log} ends:\n{tail(self.log)}")
+        raise StartError(
+            f"the {self.name} service {problem}; its log {self.log} ends:\n{tail(self.log, self.log_start)}"
+        )
 
     async def stop(self) -> None:
         """Asks it to stop; ends it when it does not."""

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import errno
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 
 import grpc
 import uvicorn
@@ -24,7 +24,7 @@ from hippovault_chassis.errors import ServiceError
 from hippovault_gateway.application import Application
 from hippovault_gateway.mcp import messages, server
 from hippovault_gateway.mcp.calls import LAST_ANSWER_SECONDS, Calls
-from hippovault_gateway.settings import PREFERRED_HTTP, ToolSet
+from hippovault_gateway.settings import ToolSet
 
 PATH = "/mcp"
 HEALTH_PATH = "/health"
@@ -33,23 +33,23 @@ BACKLOG = 100
 
 
 @contextlib.asynccontextmanager
-async def http_door(application: Application, address: str | None, tool_set: ToolSet) -> AsyncIterator[str]:
+async def http_door(application: Application, candidates: Sequence[str], tool_set: ToolSet) -> AsyncIterator[str]:
     """Serves MCP at /mcp while the context lasts; leaving it answers what was asked.
 
     Stateless in both eras of the protocol: no session expires, and clients outlive a restart of the gateway.
 
     Args:
         application: What the memory can do.
-        address: A loopback `host:port`, port 0 for any; None for PREFERRED_HTTP, or any port where that one is taken.
+        candidates: Loopback `host:port`s, port 0 for any; the first that is not in use is served.
         tool_set: The tools that are listed.
 
     Yields:
         The URL of /mcp.
 
     Raises:
-        ServiceError: The bind is refused, or the address is in use.
+        ServiceError: A bind is refused, or every address is in use.
     """
-    with _listener(address) as listener:
+    with _listener(candidates) as listener:
         host, port = listener.getsockname()[:2]
         authority = f"[{host}]" if listener.family == socket.AF_INET6 else host
         calls = Calls()
@@ -67,13 +67,12 @@ async def http_door(application: Application, address: str | None, tool_set: Too
                 calls.end_within(GRACE_SECONDS)
 
 
-def _listener(address: str | None) -> socket.socket:
-    if address is not None:
-        return _bound(address)
-    try:
-        return _bound(PREFERRED_HTTP)
-    except ServiceError:
-        return _bound(f"{PREFERRED_HTTP.rpartition(':')[0]}:0")
+def _listener(candidates: Sequence[str]) -> socket.socket:
+    *others, last = candidates
+    for address in others:
+        with contextlib.suppress(ServiceError):
+            return _bound(address)
+    return _bound(last)
 
 
 def _bound(address: str) -> socket.socket:

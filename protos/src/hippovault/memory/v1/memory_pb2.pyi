@@ -31,7 +31,8 @@ class _WriteOutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_WriteOut
     """A new memory."""
     WRITE_OUTCOME_EXISTED: _WriteOutcome.ValueType  # 2
     """The memory was there with the same content. Tags were merged, hints replaced (also by none), and key, type,
-    importance and metadata replaced where given; its time, surprise and vector stay.
+    importance and metadata replaced where given; its time, surprise and vector stay, or are taken from this write where
+    it had none.
     """
     WRITE_OUTCOME_UPDATED: _WriteOutcome.ValueType  # 3
     """The memory of that key has new content and the fields of this write; those not given are empty now. Its time stays
@@ -48,7 +49,8 @@ WRITE_OUTCOME_CREATED: WriteOutcome.ValueType  # 1
 """A new memory."""
 WRITE_OUTCOME_EXISTED: WriteOutcome.ValueType  # 2
 """The memory was there with the same content. Tags were merged, hints replaced (also by none), and key, type,
-importance and metadata replaced where given; its time, surprise and vector stay.
+importance and metadata replaced where given; its time, surprise and vector stay, or are taken from this write where
+it had none.
 """
 WRITE_OUTCOME_UPDATED: WriteOutcome.ValueType  # 3
 """The memory of that key has new content and the fields of this write; those not given are empty now. Its time stays
@@ -89,9 +91,9 @@ class Memory(_message.Message):
     content_hash: _builtins.str
     """Lower-case hex SHA-256 of the UTF-8 bytes of content."""
     category: _builtins.str
-    """With key: the caller's own name for this memory within its namespace."""
+    """A group of the caller's choice; with key it names the memory."""
     key: _builtins.str
-    """Empty when the memory is known by its content alone."""
+    """The caller's own name for this memory within namespace and category; empty when it is known by its content alone."""
     memory_type: _builtins.str
     importance: _builtins.float
     """0 to 1, as the caller gave it."""

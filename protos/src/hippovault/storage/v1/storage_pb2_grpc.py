@@ -142,7 +142,7 @@ class StorageServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CompareToNewest(self, request, context):
-        """Cosine similarity of a vector to the newest live memories of a namespace.
+        """Cosine similarity of a vector to the newest live memories of a namespace that have a vector.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -56,7 +56,7 @@ class StorageServiceStub:
     SearchMemories: _grpc.UnaryUnaryMultiCallable[_storage_pb2.SearchMemoriesRequest, _storage_pb2.SearchMemoriesResponse]
     """Runs the dense arm, the keyword arm or both over the live memories of a namespace; filters hold inside the arms."""
     CompareToNewest: _grpc.UnaryUnaryMultiCallable[_storage_pb2.CompareToNewestRequest, _storage_pb2.CompareToNewestResponse]
-    """Cosine similarity of a vector to the newest live memories of a namespace."""
+    """Cosine similarity of a vector to the newest live memories of a namespace that have a vector."""
     SummarizeMemories: _grpc.UnaryUnaryMultiCallable[_storage_pb2.SummarizeMemoriesRequest, _storage_pb2.SummarizeMemoriesResponse]
     """Sums up the live memories created since a time."""
     GetStats: _grpc.UnaryUnaryMultiCallable[_storage_pb2.GetStatsRequest, _storage_pb2.GetStatsResponse]
@@ -90,7 +90,7 @@ class StorageServiceAsyncStub(StorageServiceStub):
     SearchMemories: _aio.UnaryUnaryMultiCallable[_storage_pb2.SearchMemoriesRequest, _storage_pb2.SearchMemoriesResponse]  # type: ignore[assignment]
     """Runs the dense arm, the keyword arm or both over the live memories of a namespace; filters hold inside the arms."""
     CompareToNewest: _aio.UnaryUnaryMultiCallable[_storage_pb2.CompareToNewestRequest, _storage_pb2.CompareToNewestResponse]  # type: ignore[assignment]
-    """Cosine similarity of a vector to the newest live memories of a namespace."""
+    """Cosine similarity of a vector to the newest live memories of a namespace that have a vector."""
     SummarizeMemories: _aio.UnaryUnaryMultiCallable[_storage_pb2.SummarizeMemoriesRequest, _storage_pb2.SummarizeMemoriesResponse]  # type: ignore[assignment]
     """Sums up the live memories created since a time."""
     GetStats: _aio.UnaryUnaryMultiCallable[_storage_pb2.GetStatsRequest, _storage_pb2.GetStatsResponse]  # type: ignore[assignment]
@@ -163,7 +163,7 @@ class StorageServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _storage_pb2.CompareToNewestRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_storage_pb2.CompareToNewestResponse, _abc.Awaitable[_storage_pb2.CompareToNewestResponse]]:
-        """Cosine similarity of a vector to the newest live memories of a namespace."""
+        """Cosine similarity of a vector to the newest live memories of a namespace that have a vector."""
 
     @_abc_1.abstractmethod
     def SummarizeMemories(
