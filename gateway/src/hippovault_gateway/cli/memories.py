@@ -48,7 +48,7 @@ def remember(
         content: The text. Write -- before one that begins with a hyphen.
         stdin: Read the text from stdin instead, without the line break that ends it.
         namespace: The memory's scope (default: "default").
-        category: With --key: your own name for this memory.
+        category: A group of your choice; with --key your own name for this memory.
         key: Remembering the same category and key again updates the memory.
         tags: Labels to filter by; may be repeated.
         hints: Up to 3 wordings of questions that this memory answers; may be repeated.
