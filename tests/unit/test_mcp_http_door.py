@@ -29,14 +29,14 @@ async def application() -> AsyncIterator[Application]:
 @pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0", "example.org:80", "unix:/tmp/x", "7465", "127.0.0.1:x"])
 async def test_only_loopback_is_served(application: Application, address: str) -> None:
     with pytest.raises(ServiceError, match=r"^http: ") as caught:
-        await http_door(application, address, "all").__aenter__()
+        await http_door(application, [address], "all").__aenter__()
 
     assert caught.value.field == "http"
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "127.0.0.2"])
 async def test_the_url_tells_the_port_that_was_found(application: Application, host: str) -> None:
-    async with http_door(application, f"{host}:0", "all") as url:
+    async with http_door(application, [f"{host}:0"], "all") as url:
         authority, _, path = url.removeprefix("http://").partition("/")
         found, _, port = authority.rpartition(":")
         socket.create_connection((found, int(port))).close()
@@ -45,10 +45,10 @@ async def test_the_url_tells_the_port_that_was_found(application: Application, h
 
 
 async def test_a_port_in_use_is_an_error(application: Application) -> None:
-    async with http_door(application, "127.0.0.1:0", "all") as url:
+    async with http_door(application, ["127.0.0.1:0"], "all") as url:
         address = url.removeprefix("http://").removesuffix("/mcp")
         with pytest.raises(ServiceError, match=f"{address} is in use"):
-            await http_door(application, address, "all").__aenter__()
+            await http_door(application, [address], "all").__aenter__()
 
 
 def health(url: str) -> tuple[int, bytes]:
@@ -70,7 +70,7 @@ async def test_health_costs_the_services_behind_the_gateway_no_work(home: Path) 
     async with (
         serving.aio_server(embedding, [health_alone(EMBEDDING_SERVICE)]),
         Services.connect(embedding, storage) as services,
-        http_door(Application(services, GatewaySettings()), "127.0.0.1:0", "all") as url,
+        http_door(Application(services, GatewaySettings()), ["127.0.0.1:0"], "all") as url,
     ):
         async with serving.aio_server(storage, [health_alone(STORAGE_SERVICE)]):
             assert await asyncio.to_thread(health, url) == (200, b"serving")

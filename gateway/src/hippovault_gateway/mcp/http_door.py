@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import errno
 import socket
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 
 import grpc
 import uvicorn
@@ -33,7 +33,7 @@ BACKLOG = 100
 
 
 @contextlib.asynccontextmanager
-async def http_door(application: Application, candidates: Sequence[str], tool_set: ToolSet) -> AsyncIterator[str]:
+async def http_door(application: Application, candidates: list[str], tool_set: ToolSet) -> AsyncIterator[str]:
     """Serves MCP at /mcp while the context lasts; leaving it answers what was asked.
 
     Stateless in both eras of the protocol: no session expires, and clients outlive a restart of the gateway.
@@ -67,7 +67,7 @@ async def http_door(application: Application, candidates: Sequence[str], tool_se
                 calls.end_within(GRACE_SECONDS)
 
 
-def _listener(candidates: Sequence[str]) -> socket.socket:
+def _listener(candidates: list[str]) -> socket.socket:
     *others, last = candidates
     for address in others:
         with contextlib.suppress(ServiceError):
