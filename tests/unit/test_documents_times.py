@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from hippovault_gateway import documents
+from hippovault_gateway import documents, views
 
 SECONDS = 1_769_902_200
 INSTANT = "2026-01-31T23:30:00Z"
@@ -54,9 +54,9 @@ def test_each_text_of_a_time_is_the_same_instant(form: str) -> None:
 
 
 def test_a_day_alone_begins_at_midnight_utc() -> None:
-    assert documents.iso(documents.timestamp("since", "2026-01-31")) == "2026-01-31T00:00:00Z"
+    assert views.iso(documents.timestamp("since", "2026-01-31")) == "2026-01-31T00:00:00Z"
 
 
 def test_an_instant_is_told_in_utc_to_the_microsecond() -> None:
-    assert documents.iso(Timestamp(seconds=SECONDS)) == INSTANT
-    assert documents.iso(Timestamp(seconds=SECONDS, nanos=1_000)) == "2026-01-31T23:30:00.000001Z"
+    assert views.iso(Timestamp(seconds=SECONDS)) == INSTANT
+    assert views.iso(Timestamp(seconds=SECONDS, nanos=1_000)) == "2026-01-31T23:30:00.000001Z"

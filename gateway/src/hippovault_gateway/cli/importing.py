@@ -14,7 +14,8 @@ from hippovault_gateway.cli import failures, output
 from hippovault_gateway.cli.client import Client, connect
 from hippovault_gateway.cli.jsonl import Line, lines
 from hippovault_gateway.cli.options import CLIENT_DEFAULTS, ClientOptions
-from hippovault_gateway.documents import OUTCOMES, Document
+from hippovault_gateway.documents import Document
+from hippovault_gateway.views import OUTCOMES
 
 BATCH_LINES = 32
 """Few enough that a slow machine embeds them within a request's time, however long they are."""

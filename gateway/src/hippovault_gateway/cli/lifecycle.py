@@ -16,7 +16,7 @@ from hippovault_gateway.local.state import lock_path, read_serving
 from hippovault_gateway.settings import ToolSet
 
 if TYPE_CHECKING:
-    from hippovault_gateway.documents import PingView
+    from hippovault_gateway.views import PingView
 
 
 def up(
@@ -118,7 +118,7 @@ def _http_url(options: Options, seconds: float) -> str:
 def _ping(options: ClientOptions, *, wait: bool = False) -> PingView:
     from hippovault.memory.v1 import memory_service_pb2 as pb
     from hippovault_gateway.cli.client import connect
-    from hippovault_gateway.documents import PingView
+    from hippovault_gateway.views import PingView
 
     with connect(options) as client:
         return PingView.of(client.call(client.stub.Ping, pb.PingRequest(), wait=wait))

@@ -15,7 +15,8 @@ from hippovault_gateway.arguments import ForgetArguments, ListArguments, RecallA
 from hippovault_gateway.cli.client import connect
 from hippovault_gateway.cli.options import CLIENT_DEFAULTS, ClientOptions
 from hippovault_gateway.cli.output import show_json, show_line, show_table, warn
-from hippovault_gateway.documents import ForgetView, ListView, MemoryInput, MemoryView, RecallView, RememberView, parse
+from hippovault_gateway.documents import MemoryInput, parse
+from hippovault_gateway.views import ForgetView, ListView, MemoryView, RecallView, RememberView
 
 PREVIEW_CHARACTERS = 300
 """Of a content in a table."""

@@ -18,18 +18,10 @@ from hippovault_gateway.arguments import (
     RememberArguments,
     SummaryArguments,
 )
-from hippovault_gateway.documents import (
-    ForgetView,
-    ListView,
-    PingView,
-    RecallView,
-    RememberView,
-    SummaryView,
-    View,
-)
 from hippovault_gateway.mcp import schemas
 from hippovault_gateway.mcp.shodh import ListMemoriesArguments, RetrieveMemoryArguments, StoreMemoryArguments
 from hippovault_gateway.settings import ToolSet
+from hippovault_gateway.views import ForgetView, ListView, PingView, RecallView, RememberView, SummaryView, View
 
 
 @dataclass(frozen=True, kw_only=True)
