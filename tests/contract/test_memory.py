@@ -410,3 +410,17 @@ def test_an_answer_too_large_for_a_client_says_how_many_hits_it_omits(
     request = pb.RecallRequest(namespace=namespace, query="whale", limit=60)
     answer = gateway.Recall(request, timeout=SECONDS)
     assert 0 < answer.omitted_hits == 60 - len(answer.hits)
+
+
+def test_a_hit_that_surprise_lifts_from_far_below_comes_whole(gateway: MemoryServiceStub, namespace: str) -> None:
+    for number in range(9):
+        remember(gateway, namespace, f"The harbour master logs ship number {number}", created_at=days_ago(4000))
+    storm = "The harbour closed after the storm " + "of the century " * 300
+    remember(gateway, namespace, storm, importance=1.0, tags=[f"tag {number}" for number in range(20)])
+    request = pb.RecallRequest(
+        namespace=namespace, query="harbour", limit=1, mode=pb.RECALL_MODE_DENSE, oversample_factor=100
+    )
+    [hit] = gateway.Recall(request, timeout=SECONDS).hits
+    request.limit, request.no_surprise_boost = 10, True
+    plain = [hit.memory.content for hit in gateway.Recall(request, timeout=SECONDS).hits]
+    assert plain.index(hit.memory.content) > 2  # Of the two that come whole without being asked for.

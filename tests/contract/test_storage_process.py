@@ -517,7 +517,7 @@ def test_more_neighbours_than_vec0_allows(home: Path, foreign: apsw.Connection) 
     best = sorted(cosines, key=lambda content: -cosines[content])
     with stub_of(home) as stub:
         store = Store(stub, "default")
-        for k in (10, 4095, 4096, 4097, 100_000):
+        for k in (10, 4095, 4096, 4097, 10_000):
             found = {hit.memory.content: hit.dense for hit in store.search(dense=vector(1), k=k).hits}
             assert len(found) == min(k, MORE_THAN_VEC0_ALLOWS)
             assert sorted(arm.rank for arm in found.values()) == list(range(1, len(found) + 1))

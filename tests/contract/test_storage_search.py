@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from hippovault.memory.v1.memory_pb2 import Surprise
 from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault.storage.v1.storage_pb2_grpc import StorageServiceStub
-from support.storage import Code, Filter, Store, at, near, refused, stub_of, vector
+from support.storage import SECONDS, Code, Filter, Store, at, near, refused, stub_of, vector
 
 
 @pytest.fixture(scope="module")
@@ -298,3 +299,58 @@ def test_a_bad_number_of_newest_is_refused(store: Store, newest: int) -> None:
 def test_a_bad_vector_is_not_compared(store: Store) -> None:
     with refused(Code.INVALID_ARGUMENT, "vector"):
         store.compare(b"")
+
+
+def test_only_the_best_hits_carry_their_memory_when_few_are_wanted_whole(store: Store) -> None:
+    for number in range(4):
+        store.add(f"whale {number}", vector(number + 1), surprise=Surprise(score=number / 10))
+    request = pb.SearchMemoriesRequest(
+        namespace=store.namespace,
+        dense=pb.DenseArm(vector=vector(1), k=4),
+        keyword=pb.KeywordArm(query="whale", k=4),
+        whole=1,
+    )
+    hits = store.stub.SearchMemories(request, timeout=SECONDS).hits
+    assert len(hits) == 4
+    [whole] = [hit for hit in hits if hit.HasField("memory")]
+    assert min(whole.dense.rank, whole.keyword.rank) == 1
+    for hit in hits:
+        memory = store.get_id(hit.id)
+        assert hit.created_at == memory.created_at
+        assert hit.surprise == memory.surprise.score
+    request.whole = 0
+    assert not any(hit.HasField("memory") for hit in store.stub.SearchMemories(request, timeout=SECONDS).hits)
+
+
+def test_no_answer_exceeds_what_a_client_takes(store: Store) -> None:
+    for number in range(60):
+        store.add(f"whale {number} " + "x" * 65_000)
+    response = store.search(keyword="whale", k=60)  # A larger answer would fail: the client takes 4 MiB.
+    assert len(response.hits) == 60
+    assert 40 < sum(hit.HasField("memory") for hit in response.hits) < 60
+
+
+def test_a_batch_is_in_the_order_asked_for_and_leaves_out_what_is_not_live(store: Store) -> None:
+    other = Store(store.stub)
+    ids = [store.add(text).id for text in ("one", "two", "three")]
+    foreign = other.add("elsewhere").id
+    store.delete_id(ids[1])
+    request = pb.BatchGetMemoriesRequest(namespace=store.namespace, ids=[ids[2], 10**9, ids[1], foreign, ids[0]])
+    response = store.stub.BatchGetMemories(request, timeout=SECONDS)
+    assert [memory.content for memory in response.memories] == ["three", "one"]
+
+
+def test_a_batch_too_large_for_an_answer_goes_on_where_it_ended(store: Store) -> None:
+    ids = [store.add(f"{number} " + "x" * 65_000).id for number in range(60)]
+    got: list[int] = []
+    while len(got) < len(ids):
+        request = pb.BatchGetMemoriesRequest(namespace=store.namespace, ids=ids[len(got) :])
+        answer = store.stub.BatchGetMemories(request, timeout=SECONDS)
+        got += [memory.id for memory in answer.memories]
+    assert got == ids
+
+
+@pytest.mark.parametrize("count", [0, 1_001])
+def test_a_batch_has_bounds(store: Store, count: int) -> None:
+    with refused(Code.INVALID_ARGUMENT, "ids"):
+        store.stub.BatchGetMemories(pb.BatchGetMemoriesRequest(ids=[1] * count), timeout=SECONDS)

@@ -424,19 +424,6 @@ def test_both_ways_to_find_the_nearest_agree_in_every_rank(
 # ------------------------------------------------------------------------------------------------------- the rest
 
 
-def test_an_answer_beyond_all_bounds_is_refused(engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "MIN_LARGE_ANSWER", 2)
-    monkeypatch.setattr(search, "MAX_ANSWER_BYTES", 1_000)
-    for n in range(2):
-        put(engine, f"{n} " + "x" * 600)
-    request = pb.SearchMemoriesRequest(namespace="n", dense=pb.DenseArm(vector=vector(1), k=10))
-    with pytest.raises(ServiceError) as refused:
-        engine.search_memories(request)
-    assert refused.value.code is Code.RESOURCE_EXHAUSTED
-    request.dense.k = 1
-    assert len(engine.search_memories(request).hits) == 1
-
-
 def test_the_writers_pragmas_hold(engine: SqliteEngine) -> None:
     expected = {"journal_mode": "wal", "synchronous": 2, "page_size": 8192, "trusted_schema": 0, "secure_delete": 2}
     found = engine._writer.run(lambda connection: {name: connection.pragma(name) for name in expected})

@@ -33,6 +33,7 @@ STORAGE_RETRIED = (
     "PutMemory",
     "FindMemory",
     "GetMemory",
+    "BatchGetMemories",
     "ListMemories",
     "SearchMemories",
     "CompareToNewest",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import NamedTuple
 
 import grpc
@@ -23,6 +24,8 @@ ANSWER_BYTES = 3 * 1024 * 1024
 """Of memories in one answer: a gRPC client takes 4 MiB by default."""
 EMBEDDING_SHARE = 0.5
 """Part of the time left that the query's embedding may take where the keyword arm can answer alone."""
+WHOLE_FACTOR = 2
+"""Hits that come with their memory for each wanted one; the rerank seldom lifts one from further below."""
 REST_SECONDS = 2.0
 """How long hybrid recalls do without an embedder that did not answer: each try costs a second of retries."""
 
@@ -48,7 +51,7 @@ class Recaller:
         vector, degradation = await self._query_vector(request.query, mode)
         depth = self._depth(request, mode, limit)
         search = storage_pb2.SearchMemoriesRequest(
-            namespace=memory_rules.namespace(request.namespace), filter=request.filter
+            namespace=memory_rules.namespace(request.namespace), filter=request.filter, whole=limit * WHOLE_FACTOR
         )
         if vector:
             search.dense.CopyFrom(storage_pb2.DenseArm(vector=vector, k=depth))
@@ -56,8 +59,27 @@ class Recaller:
             search.keyword.CopyFrom(storage_pb2.KeywordArm(query=request.query, k=depth))
         found = await call(self._services.storage.SearchMemories, search, STORAGE)
         best = self._ranked(found.hits, mode, boost=not request.no_surprise_boost)[:limit]
-        hits = _within_bytes([_hit(ranked) for ranked in best])
+        best = await self._whole(search.namespace, best)
+        hits = _within_bytes([_hit(ranked) for ranked in takewhile(_has_memory, best)])
         return pb.RecallResponse(hits=hits, mode=mode, degradation=degradation, omitted_hits=len(best) - len(hits))
+
+    async def _whole(self, namespace: str, best: list[_Ranked]) -> list[_Ranked]:
+        """Fetches the memories of hits that came without: they stand far higher in the answer than in their arms.
+
+        Returns:
+            The hits, less those deleted since the search. At the end some may lack their memory: the answer is full.
+        """
+        lacking = {ranked.found.id: ranked for ranked in best if not ranked.found.HasField("memory")}
+        if not lacking:
+            return best
+        get = storage_pb2.BatchGetMemoriesRequest(namespace=namespace, ids=lacking)
+        got = (await call(self._services.storage.BatchGetMemories, get, STORAGE)).memories
+        for memory in got:
+            lacking[memory.id].found.memory.CopyFrom(memory)
+        asked = list(lacking)
+        reached = asked[: asked.index(got[-1].id) + 1] if got else asked
+        gone = set(reached) - {memory.id for memory in got}
+        return [ranked for ranked in best if ranked.found.id not in gone]
 
     def _check(self, request: pb.RecallRequest, mode: pb.RecallMode.ValueType) -> int:
         memory_rules.query("query", request.query)
@@ -104,14 +126,13 @@ class Recaller:
             for hit, relevance in zip(found, _relevances(found, mode), strict=True)
         ]
         # Ties: more relevant, then newer, then lower id.
-        ranked.sort(key=lambda hit: (-hit.score, -hit.relevance, -hit.created_at, hit.found.memory.id))
+        ranked.sort(key=lambda hit: (-hit.score, -hit.relevance, -hit.created_at, hit.found.id))
         return ranked
 
     def _scored(self, found: storage_pb2.SearchHit, relevance: float, now: float, *, boost: bool) -> _Ranked:
-        created_at = found.memory.created_at.seconds + found.memory.created_at.nanos / 1e9
+        created_at = found.created_at.seconds + found.created_at.nanos / 1e9
         decayed = ranking.decay((now - created_at) / ranking.SECONDS_A_DAY, self._settings.half_life_days)
-        surprise = found.memory.surprise.score
-        score = ranking.score(relevance, surprise, decayed, self._settings.decay_floor) if boost else relevance
+        score = ranking.score(relevance, found.surprise, decayed, self._settings.decay_floor) if boost else relevance
         return _Ranked(found, score, relevance, decayed, created_at)
 
 
@@ -123,13 +144,17 @@ class _Ranked(NamedTuple):
     created_at: float
 
 
+def _has_memory(ranked: _Ranked) -> bool:
+    return ranked.found.HasField("memory")
+
+
 def _hit(ranked: _Ranked) -> pb.Hit:
     found = ranked.found
     hit = pb.Hit(
         memory=found.memory,
         score=ranked.score,
         relevance=ranked.relevance,
-        surprise=found.memory.surprise.score,
+        surprise=found.surprise,
         decay=ranked.decay,
     )
     if found.HasField("dense"):

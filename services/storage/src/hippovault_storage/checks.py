@@ -15,7 +15,7 @@ from hippovault_chassis import memory_rules
 from hippovault_chassis.errors import ServiceError
 
 MAX_PAGE_SIZE = 1_000
-MAX_K = 100_000
+MAX_K = 10_000
 MAX_NEWEST = 1_000
 MAX_SUMMARY_ITEMS = 100
 NORM_TOLERANCE = 1e-3
@@ -54,6 +54,12 @@ def get(request: pb.GetMemoryRequest) -> None:
     _ref(request.ref)
 
 
+def batch_get(request: pb.BatchGetMemoriesRequest) -> None:
+    """Checks a BatchGetMemoriesRequest."""
+    request.namespace = memory_rules.namespace(request.namespace)
+    memory_rules.within("ids", len(request.ids), 1, MAX_PAGE_SIZE)
+
+
 def delete(request: pb.DeleteMemoryRequest) -> None:
     """Checks a DeleteMemoryRequest."""
     request.namespace = memory_rules.namespace(request.namespace)
@@ -80,6 +86,8 @@ def search(request: pb.SearchMemoriesRequest, dimensions: int) -> None:
     if request.HasField("keyword"):
         memory_rules.query("keyword.query", request.keyword.query)
         memory_rules.within("keyword.k", request.keyword.k, 1, MAX_K)
+    if request.HasField("whole"):
+        memory_rules.within("whole", request.whole, 0, MAX_PAGE_SIZE)
     memory_rules.search_filter(request.filter)
 
 

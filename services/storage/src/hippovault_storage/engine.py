@@ -28,6 +28,9 @@ class Engine(Protocol):
     def get_memory(self, request: pb.GetMemoryRequest) -> pb.GetMemoryResponse:
         """Returns one live memory."""
 
+    def batch_get_memories(self, request: pb.BatchGetMemoriesRequest) -> pb.BatchGetMemoriesResponse:
+        """Returns live memories by id, as many as fit into an answer."""
+
     def list_memories(self, request: pb.ListMemoriesRequest) -> pb.ListMemoriesResponse:
         """Returns a page of live memories, newest first."""
 

@@ -31,6 +31,11 @@ class StorageServicer(StorageServiceServicer):
         checks.get(request)
         return self._engine.get_memory(request)
 
+    def BatchGetMemories(self, request: pb.BatchGetMemoriesRequest, context: object) -> pb.BatchGetMemoriesResponse:
+        """See storage.proto."""
+        checks.batch_get(request)
+        return self._engine.batch_get_memories(request)
+
     def ListMemories(self, request: pb.ListMemoriesRequest, context: object) -> pb.ListMemoriesResponse:
         """See storage.proto."""
         checks.list_(request)

@@ -26,7 +26,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from hippovault.memory.v1 import memory_pb2 as hippovault_dot_memory_dot_v1_dot_memory__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#hippovault/storage/v1/storage.proto\x12\x15hippovault.storage.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a!hippovault/memory/v1/memory.proto\"i\n\x10PutMemoryRequest\x12,\n\x06memory\x18\x01 \x01(\x0b\x32\x1c.hippovault.memory.v1.Memory\x12\x0f\n\x07vectors\x18\x02 \x01(\x0c\x12\x16\n\x0emodel_revision\x18\x03 \x01(\t\"v\n\x11PutMemoryResponse\x12,\n\x06memory\x18\x01 \x01(\x0b\x32\x1c.hippovault.memory.v1.Memory\x12\x33\n\x07outcome\x18\x02 \x01(\x0e\x32\".hippovault.memory.v1.WriteOutcome\"V\n\x11\x46indMemoryRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\x12\x10\n\x08\x63\x61tegory\x18\x03 \x01(\t\x12\x0b\n\x03key\x18\x04 \x01(\t\"V\n\x12\x46indMemoryResponse\x12,\n\x06memory\x18\x01 \x01(\x0b\x32\x1c.hippovault.memory.v1.Memory\x12\x12\n\nhas_vector\x18\x02 \x01(\x08\"S\n\x10GetMemoryRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12,\n\x03ref\x18\x02 \x01(\x0b\x32\x1f.hippovault.memory.v1.MemoryRef\"A\n\x11GetMemoryResponse\x12,\n\x06memory\x18\x01 \x01(\x0b\x32\x1c.hippovault.memory.v1.Memory\"\x8b\x01\n\x13ListMemoriesRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\x12\x0c\n\x04skip\x18\x04 \x01(\x05\x12,\n\x06\x66ilter\x18\x05 \x01(\x0b\x32\x1c.hippovault.memory.v1.Filter\"s\n\x14ListMemoriesResponse\x12.\n\x08memories\x18\x01 \x03(\x0b\x32\x1c.hippovault.memory.v1.Memory\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x12\n\ntotal_size\x18\x03 \x01(\x03\"g\n\x13\x44\x65leteMemoryRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12,\n\x03ref\x18\x02 \x01(\x0b\x32\x1f.hippovault.memory.v1.MemoryRef\x12\x0f\n\x07\x64ry_run\x18\x03 \x01(\x08\"#\n\x14\x44\x65leteMemoryResponse\x12\x0b\n\x03ids\x18\x01 \x03(\x03\"\xbc\x01\n\x15SearchMemoriesRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12.\n\x05\x64\x65nse\x18\x02 \x01(\x0b\x32\x1f.hippovault.storage.v1.DenseArm\x12\x32\n\x07keyword\x18\x03 \x01(\x0b\x32!.hippovault.storage.v1.KeywordArm\x12,\n\x06\x66ilter\x18\x04 \x01(\x0b\x32\x1c.hippovault.memory.v1.Filter\"%\n\x08\x44\x65nseArm\x12\x0e\n\x06vector\x18\x01 \x01(\x0c\x12\t\n\x01k\x18\x02 \x01(\x05\"&\n\nKeywordArm\x12\r\n\x05query\x18\x01 \x01(\t\x12\t\n\x01k\x18\x02 \x01(\x05\"H\n\x16SearchMemoriesResponse\x12.\n\x04hits\x18\x01 \x03(\x0b\x32 .hippovault.storage.v1.SearchHit\"\x99\x01\n\tSearchHit\x12,\n\x06memory\x18\x01 \x01(\x0b\x32\x1c.hippovault.memory.v1.Memory\x12-\n\x05\x64\x65nse\x18\x02 \x01(\x0b\x32\x1e.hippovault.memory.v1.ArmScore\x12/\n\x07keyword\x18\x03 \x01(\x0b\x32\x1e.hippovault.memory.v1.ArmScore\"K\n\x16\x43ompareToNewestRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0e\n\x06vector\x18\x02 \x01(\x0c\x12\x0e\n\x06newest\x18\x03 \x01(\x05\"6\n\x17\x43ompareToNewestResponse\x12\x1b\n\x13\x63osine_similarities\x18\x01 \x03(\x01\"~\n\x18SummarizeMemoriesRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12)\n\x05since\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08top_tags\x18\x03 \x01(\x05\x12\x12\n\nhighlights\x18\x04 \x01(\x05\"K\n\x19SummarizeMemoriesResponse\x12.\n\x07summary\x18\x01 \x01(\x0b\x32\x1d.hippovault.memory.v1.Summary\"\x11\n\x0fGetStatsRequest\"\xa7\x01\n\x10GetStatsResponse\x12\x15\n\rlive_memories\x18\x01 \x01(\x03\x12\x18\n\x10\x64\x65leted_memories\x18\x02 \x01(\x03\x12\x12\n\nnamespaces\x18\x03 \x01(\x03\x12\x12\n\nsize_bytes\x18\x04 \x01(\x03\x12\x16\n\x0eschema_version\x18\x05 \x01(\x05\x12\x12\n\ndimensions\x18\x06 \x01(\x05\x12\x0e\n\x06\x65ngine\x18\x07 \x01(\t2\xbb\x07\n\x0eStorageService\x12^\n\tPutMemory\x12\'.hippovault.storage.v1.PutMemoryRequest\x1a(.hippovault.storage.v1.PutMemoryResponse\x12\x61\n\nFindMemory\x12(.hippovault.storage.v1.FindMemoryRequest\x1a).hippovault.storage.v1.FindMemoryResponse\x12^\n\tGetMemory\x12\'.hippovault.storage.v1.GetMemoryRequest\x1a(.hippovault.storage.v1.GetMemoryResponse\x12g\n\x0cListMemories\x12*.hippovault.storage.v1.ListMemoriesRequest\x1a+.hippovault.storage.v1.ListMemoriesResponse\x12g\n\x0c\x44\x65leteMemory\x12*.hippovault.storage.v1.DeleteMemoryRequest\x1a+.hippovault.storage.v1.DeleteMemoryResponse\x12m\n\x0eSearchMemories\x12,.hippovault.storage.v1.SearchMemoriesRequest\x1a-.hippovault.storage.v1.SearchMemoriesResponse\x12p\n\x0f\x43ompareToNewest\x12-.hippovault.storage.v1.CompareToNewestRequest\x1a..hippovault.storage.v1.CompareToNewestResponse\x12v\n\x11SummarizeMemories\x12/.hippovault.storage.v1.SummarizeMemoriesRequest\x1a\x30.hippovault.storage.v1.SummarizeMemoriesResponse\x12[\n\x08GetStats\x12&.hippovault.storage.v1.GetStatsRequest\x1a\'.hippovault.storage.v1.GetStatsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#hippovault/storage/v1/storage.proto\x12\x15hippovault.storage.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a!hippovault/memory/v1/memory.proto\"i\n\x10PutMemoryRequest\x12,\n\x06memory\x18\x01 \x01(\x0b\x32\x1c.hippovault.memory.v1.Memory\x12\x0f\n\x07vectors\x18\x02 \x01(\x0c\x12\x16\n\x0emodel_revision\x18\x03 \x01(\t\"v\n\x11PutMemoryResponse\x12,\n\x06memory\x18\x01 \x01(\x0b\x32\x1c.hippovault.memory.v1.Memory\x12\x33\n\x07outcome\x18\x02 \x01(\x0e\x32\".hippovault.memory.v1.WriteOutcome\"V\n\x11\x46indMemoryRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\x12\x10\n\x08\x63\x61tegory\x18\x03 \x01(\t\x12\x0b\n\x03key\x18\x04 \x01(\t\"V\n\x12\x46indMemoryResponse\x12,\n\x06memory\x18\x01 \x01(\x0b\x32\x1c.hippovault.memory.v1.Memory\x12\x12\n\nhas_vector\x18\x02 \x01(\x08\"S\n\x10GetMemoryRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12,\n\x03ref\x18\x02 \x01(\x0b\x32\x1f.hippovault.memory.v1.MemoryRef\"A\n\x11GetMemoryResponse\x12,\n\x06memory\x18\x01 \x01(\x0b\x32\x1c.hippovault.memory.v1.Memory\"9\n\x17\x42\x61tchGetMemoriesRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03ids\x18\x02 \x03(\x03\"J\n\x18\x42\x61tchGetMemoriesResponse\x12.\n\x08memories\x18\x01 \x03(\x0b\x32\x1c.hippovault.memory.v1.Memory\"\x8b\x01\n\x13ListMemoriesRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\x12\x0c\n\x04skip\x18\x04 \x01(\x05\x12,\n\x06\x66ilter\x18\x05 \x01(\x0b\x32\x1c.hippovault.memory.v1.Filter\"s\n\x14ListMemoriesResponse\x12.\n\x08memories\x18\x01 \x03(\x0b\x32\x1c.hippovault.memory.v1.Memory\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x12\n\ntotal_size\x18\x03 \x01(\x03\"g\n\x13\x44\x65leteMemoryRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12,\n\x03ref\x18\x02 \x01(\x0b\x32\x1f.hippovault.memory.v1.MemoryRef\x12\x0f\n\x07\x64ry_run\x18\x03 \x01(\x08\"#\n\x14\x44\x65leteMemoryResponse\x12\x0b\n\x03ids\x18\x01 \x03(\x03\"\xda\x01\n\x15SearchMemoriesRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12.\n\x05\x64\x65nse\x18\x02 \x01(\x0b\x32\x1f.hippovault.storage.v1.DenseArm\x12\x32\n\x07keyword\x18\x03 \x01(\x0b\x32!.hippovault.storage.v1.KeywordArm\x12,\n\x06\x66ilter\x18\x04 \x01(\x0b\x32\x1c.hippovault.memory.v1.Filter\x12\x12\n\x05whole\x18\x05 \x01(\x05H\x00\x88\x01\x01\x42\x08\n\x06_whole\"%\n\x08\x44\x65nseArm\x12\x0e\n\x06vector\x18\x01 \x01(\x0c\x12\t\n\x01k\x18\x02 \x01(\x05\"&\n\nKeywordArm\x12\r\n\x05query\x18\x01 \x01(\t\x12\t\n\x01k\x18\x02 \x01(\x05\"H\n\x16SearchMemoriesResponse\x12.\n\x04hits\x18\x01 \x03(\x0b\x32 .hippovault.storage.v1.SearchHit\"\xf9\x01\n\tSearchHit\x12,\n\x06memory\x18\x01 \x01(\x0b\x32\x1c.hippovault.memory.v1.Memory\x12-\n\x05\x64\x65nse\x18\x02 \x01(\x0b\x32\x1e.hippovault.memory.v1.ArmScore\x12/\n\x07keyword\x18\x03 \x01(\x0b\x32\x1e.hippovault.memory.v1.ArmScore\x12\n\n\x02id\x18\x04 \x01(\x03\x12.\n\ncreated_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\x08surprise\x18\x06 \x01(\x01H\x00\x88\x01\x01\x42\x0b\n\t_surprise\"K\n\x16\x43ompareToNewestRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0e\n\x06vector\x18\x02 \x01(\x0c\x12\x0e\n\x06newest\x18\x03 \x01(\x05\"6\n\x17\x43ompareToNewestResponse\x12\x1b\n\x13\x63osine_similarities\x18\x01 \x03(\x01\"~\n\x18SummarizeMemoriesRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12)\n\x05since\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08top_tags\x18\x03 \x01(\x05\x12\x12\n\nhighlights\x18\x04 \x01(\x05\"K\n\x19SummarizeMemoriesResponse\x12.\n\x07summary\x18\x01 \x01(\x0b\x32\x1d.hippovault.memory.v1.Summary\"\x11\n\x0fGetStatsRequest\"\xa7\x01\n\x10GetStatsResponse\x12\x15\n\rlive_memories\x18\x01 \x01(\x03\x12\x18\n\x10\x64\x65leted_memories\x18\x02 \x01(\x03\x12\x12\n\nnamespaces\x18\x03 \x01(\x03\x12\x12\n\nsize_bytes\x18\x04 \x01(\x03\x12\x16\n\x0eschema_version\x18\x05 \x01(\x05\x12\x12\n\ndimensions\x18\x06 \x01(\x05\x12\x0e\n\x06\x65ngine\x18\x07 \x01(\t2\xb0\x08\n\x0eStorageService\x12^\n\tPutMemory\x12\'.hippovault.storage.v1.PutMemoryRequest\x1a(.hippovault.storage.v1.PutMemoryResponse\x12\x61\n\nFindMemory\x12(.hippovault.storage.v1.FindMemoryRequest\x1a).hippovault.storage.v1.FindMemoryResponse\x12^\n\tGetMemory\x12\'.hippovault.storage.v1.GetMemoryRequest\x1a(.hippovault.storage.v1.GetMemoryResponse\x12s\n\x10\x42\x61tchGetMemories\x12..hippovault.storage.v1.BatchGetMemoriesRequest\x1a/.hippovault.storage.v1.BatchGetMemoriesResponse\x12g\n\x0cListMemories\x12*.hippovault.storage.v1.ListMemoriesRequest\x1a+.hippovault.storage.v1.ListMemoriesResponse\x12g\n\x0c\x44\x65leteMemory\x12*.hippovault.storage.v1.DeleteMemoryRequest\x1a+.hippovault.storage.v1.DeleteMemoryResponse\x12m\n\x0eSearchMemories\x12,.hippovault.storage.v1.SearchMemoriesRequest\x1a-.hippovault.storage.v1.SearchMemoriesResponse\x12p\n\x0f\x43ompareToNewest\x12-.hippovault.storage.v1.CompareToNewestRequest\x1a..hippovault.storage.v1.CompareToNewestResponse\x12v\n\x11SummarizeMemories\x12/.hippovault.storage.v1.SummarizeMemoriesRequest\x1a\x30.hippovault.storage.v1.SummarizeMemoriesResponse\x12[\n\x08GetStats\x12&.hippovault.storage.v1.GetStatsRequest\x1a\'.hippovault.storage.v1.GetStatsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -45,36 +45,40 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETMEMORYREQUEST']._serialized_end=616
   _globals['_GETMEMORYRESPONSE']._serialized_start=618
   _globals['_GETMEMORYRESPONSE']._serialized_end=683
-  _globals['_LISTMEMORIESREQUEST']._serialized_start=686
-  _globals['_LISTMEMORIESREQUEST']._serialized_end=825
-  _globals['_LISTMEMORIESRESPONSE']._serialized_start=827
-  _globals['_LISTMEMORIESRESPONSE']._serialized_end=942
-  _globals['_DELETEMEMORYREQUEST']._serialized_start=944
-  _globals['_DELETEMEMORYREQUEST']._serialized_end=1047
-  _globals['_DELETEMEMORYRESPONSE']._serialized_start=1049
-  _globals['_DELETEMEMORYRESPONSE']._serialized_end=1084
-  _globals['_SEARCHMEMORIESREQUEST']._serialized_start=1087
-  _globals['_SEARCHMEMORIESREQUEST']._serialized_end=1275
-  _globals['_DENSEARM']._serialized_start=1277
-  _globals['_DENSEARM']._serialized_end=1314
-  _globals['_KEYWORDARM']._serialized_start=1316
-  _globals['_KEYWORDARM']._serialized_end=1354
-  _globals['_SEARCHMEMORIESRESPONSE']._serialized_start=1356
-  _globals['_SEARCHMEMORIESRESPONSE']._serialized_end=1428
-  _globals['_SEARCHHIT']._serialized_start=1431
-  _globals['_SEARCHHIT']._serialized_end=1584
-  _globals['_COMPARETONEWESTREQUEST']._serialized_start=1586
-  _globals['_COMPARETONEWESTREQUEST']._serialized_end=1661
-  _globals['_COMPARETONEWESTRESPONSE']._serialized_start=1663
-  _globals['_COMPARETONEWESTRESPONSE']._serialized_end=1717
-  _globals['_SUMMARIZEMEMORIESREQUEST']._serialized_start=1719
-  _globals['_SUMMARIZEMEMORIESREQUEST']._serialized_end=1845
-  _globals['_SUMMARIZEMEMORIESRESPONSE']._serialized_start=1847
-  _globals['_SUMMARIZEMEMORIESRESPONSE']._serialized_end=1922
-  _globals['_GETSTATSREQUEST']._serialized_start=1924
-  _globals['_GETSTATSREQUEST']._serialized_end=1941
-  _globals['_GETSTATSRESPONSE']._serialized_start=1944
-  _globals['_GETSTATSRESPONSE']._serialized_end=2111
-  _globals['_STORAGESERVICE']._serialized_start=2114
-  _globals['_STORAGESERVICE']._serialized_end=3069
+  _globals['_BATCHGETMEMORIESREQUEST']._serialized_start=685
+  _globals['_BATCHGETMEMORIESREQUEST']._serialized_end=742
+  _globals['_BATCHGETMEMORIESRESPONSE']._serialized_start=744
+  _globals['_BATCHGETMEMORIESRESPONSE']._serialized_end=818
+  _globals['_LISTMEMORIESREQUEST']._serialized_start=821
+  _globals['_LISTMEMORIESREQUEST']._serialized_end=960
+  _globals['_LISTMEMORIESRESPONSE']._serialized_start=962
+  _globals['_LISTMEMORIESRESPONSE']._serialized_end=1077
+  _globals['_DELETEMEMORYREQUEST']._serialized_start=1079
+  _globals['_DELETEMEMORYREQUEST']._serialized_end=1182
+  _globals['_DELETEMEMORYRESPONSE']._serialized_start=1184
+  _globals['_DELETEMEMORYRESPONSE']._serialized_end=1219
+  _globals['_SEARCHMEMORIESREQUEST']._serialized_start=1222
+  _globals['_SEARCHMEMORIESREQUEST']._serialized_end=1440
+  _globals['_DENSEARM']._serialized_start=1442
+  _globals['_DENSEARM']._serialized_end=1479
+  _globals['_KEYWORDARM']._serialized_start=1481
+  _globals['_KEYWORDARM']._serialized_end=1519
+  _globals['_SEARCHMEMORIESRESPONSE']._serialized_start=1521
+  _globals['_SEARCHMEMORIESRESPONSE']._serialized_end=1593
+  _globals['_SEARCHHIT']._serialized_start=1596
+  _globals['_SEARCHHIT']._serialized_end=1845
+  _globals['_COMPARETONEWESTREQUEST']._serialized_start=1847
+  _globals['_COMPARETONEWESTREQUEST']._serialized_end=1922
+  _globals['_COMPARETONEWESTRESPONSE']._serialized_start=1924
+  _globals['_COMPARETONEWESTRESPONSE']._serialized_end=1978
+  _globals['_SUMMARIZEMEMORIESREQUEST']._serialized_start=1980
+  _globals['_SUMMARIZEMEMORIESREQUEST']._serialized_end=2106
+  _globals['_SUMMARIZEMEMORIESRESPONSE']._serialized_start=2108
+  _globals['_SUMMARIZEMEMORIESRESPONSE']._serialized_end=2183
+  _globals['_GETSTATSREQUEST']._serialized_start=2185
+  _globals['_GETSTATSREQUEST']._serialized_end=2202
+  _globals['_GETSTATSRESPONSE']._serialized_start=2205
+  _globals['_GETSTATSRESPONSE']._serialized_end=2372
+  _globals['_STORAGESERVICE']._serialized_start=2375
+  _globals['_STORAGESERVICE']._serialized_end=3447
 # @@protoc_insertion_point(module_scope)

@@ -183,6 +183,57 @@ class GetMemoryResponse(_message.Message):
 Global___GetMemoryResponse: _TypeAlias = GetMemoryResponse  # noqa: Y015
 
 @_typing.final
+class BatchGetMemoriesRequest(_message.Message):
+    """Request of BatchGetMemories."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    IDS_FIELD_NUMBER: _builtins.int
+    namespace: _builtins.str
+    @_builtins.property
+    def ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """1 to 1,000."""
+
+    def __init__(
+        self,
+        *,
+        namespace: _builtins.str = ...,
+        ids: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ids", b"ids", "namespace", b"namespace"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BatchGetMemoriesRequest: _TypeAlias = BatchGetMemoriesRequest  # noqa: Y015
+
+@_typing.final
+class BatchGetMemoriesResponse(_message.Message):
+    """Response of BatchGetMemories."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MEMORIES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def memories(self) -> _containers.RepeatedCompositeFieldContainer[_memory_pb2.Memory]:
+        """Ids after the last one returned may be asked for again."""
+
+    def __init__(
+        self,
+        *,
+        memories: _abc.Iterable[_memory_pb2.Memory] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["memories", b"memories"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BatchGetMemoriesResponse: _TypeAlias = BatchGetMemoriesResponse  # noqa: Y015
+
+@_typing.final
 class ListMemoriesRequest(_message.Message):
     """Request of ListMemories."""
 
@@ -306,7 +357,12 @@ class SearchMemoriesRequest(_message.Message):
     DENSE_FIELD_NUMBER: _builtins.int
     KEYWORD_FIELD_NUMBER: _builtins.int
     FILTER_FIELD_NUMBER: _builtins.int
+    WHOLE_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
+    whole: _builtins.int
+    """Hits that carry their memory, 0 to 1,000: the best by the better of their ranks, as many as fit into an answer.
+    Absent means as many as fit.
+    """
     @_builtins.property
     def dense(self) -> Global___DenseArm: ...
     @_builtins.property
@@ -320,12 +376,15 @@ class SearchMemoriesRequest(_message.Message):
         dense: Global___DenseArm | None = ...,
         keyword: Global___KeywordArm | None = ...,
         filter: _memory_pb2.Filter | None = ...,
+        whole: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["dense", b"dense", "filter", b"filter", "keyword", b"keyword"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_whole", b"_whole", "dense", b"dense", "filter", b"filter", "keyword", b"keyword", "whole", b"whole"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dense", b"dense", "filter", b"filter", "keyword", b"keyword", "namespace", b"namespace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_whole", b"_whole", "dense", b"dense", "filter", b"filter", "keyword", b"keyword", "namespace", b"namespace", "whole", b"whole"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__whole: _TypeAlias = _typing.Literal["whole"]  # noqa: Y015
+    _WhichOneofArgType__whole: _TypeAlias = _typing.Literal["_whole", b"_whole"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__whole) -> _WhichOneofReturnType__whole | None: ...
 
 Global___SearchMemoriesRequest: _TypeAlias = SearchMemoriesRequest  # noqa: Y015
 
@@ -339,7 +398,7 @@ class DenseArm(_message.Message):
     K_FIELD_NUMBER: _builtins.int
     vector: _builtins.bytes
     k: _builtins.int
-    """1 to 100,000. As many hits come back, unless fewer memories are in scope."""
+    """1 to 10,000. As many hits come back, unless fewer memories are in scope."""
     def __init__(
         self,
         *,
@@ -364,7 +423,7 @@ class KeywordArm(_message.Message):
     K_FIELD_NUMBER: _builtins.int
     query: _builtins.str
     k: _builtins.int
-    """1 to 100,000."""
+    """1 to 10,000."""
     def __init__(
         self,
         *,
@@ -405,15 +464,23 @@ Global___SearchMemoriesResponse: _TypeAlias = SearchMemoriesResponse  # noqa: Y0
 
 @_typing.final
 class SearchHit(_message.Message):
-    """A memory that at least one arm returned."""
+    """A memory that at least one arm returned, with what ranking needs of it."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     MEMORY_FIELD_NUMBER: _builtins.int
     DENSE_FIELD_NUMBER: _builtins.int
     KEYWORD_FIELD_NUMBER: _builtins.int
+    ID_FIELD_NUMBER: _builtins.int
+    CREATED_AT_FIELD_NUMBER: _builtins.int
+    SURPRISE_FIELD_NUMBER: _builtins.int
+    id: _builtins.int
+    surprise: _builtins.float
+    """Absent when none is stored."""
     @_builtins.property
-    def memory(self) -> _memory_pb2.Memory: ...
+    def memory(self) -> _memory_pb2.Memory:
+        """Absent where the request or the size of the answer says so; BatchGetMemories returns it."""
+
     @_builtins.property
     def dense(self) -> _memory_pb2.ArmScore:
         """Absent when the request has no dense arm. With one, the score is there for every hit, its rank only for those
@@ -424,18 +491,25 @@ class SearchHit(_message.Message):
     def keyword(self) -> _memory_pb2.ArmScore:
         """Absent when the keyword arm did not return this hit."""
 
+    @_builtins.property
+    def created_at(self) -> _timestamp_pb2.Timestamp: ...
     def __init__(
         self,
         *,
         memory: _memory_pb2.Memory | None = ...,
         dense: _memory_pb2.ArmScore | None = ...,
         keyword: _memory_pb2.ArmScore | None = ...,
+        id: _builtins.int = ...,
+        created_at: _timestamp_pb2.Timestamp | None = ...,
+        surprise: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["dense", b"dense", "keyword", b"keyword", "memory", b"memory"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_surprise", b"_surprise", "created_at", b"created_at", "dense", b"dense", "keyword", b"keyword", "memory", b"memory", "surprise", b"surprise"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dense", b"dense", "keyword", b"keyword", "memory", b"memory"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_surprise", b"_surprise", "created_at", b"created_at", "dense", b"dense", "id", b"id", "keyword", b"keyword", "memory", b"memory", "surprise", b"surprise"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__surprise: _TypeAlias = _typing.Literal["surprise"]  # noqa: Y015
+    _WhichOneofArgType__surprise: _TypeAlias = _typing.Literal["_surprise", b"_surprise"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__surprise) -> _WhichOneofReturnType__surprise | None: ...
 
 Global___SearchHit: _TypeAlias = SearchHit  # noqa: Y015
 

@@ -55,6 +55,11 @@ class StorageServiceStub:
                 request_serializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.GetMemoryRequest.SerializeToString,
                 response_deserializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.GetMemoryResponse.FromString,
                 _registered_method=True)
+        self.BatchGetMemories = channel.unary_unary(
+                '/hippovault.storage.v1.StorageService/BatchGetMemories',
+                request_serializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.BatchGetMemoriesRequest.SerializeToString,
+                response_deserializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.BatchGetMemoriesResponse.FromString,
+                _registered_method=True)
         self.ListMemories = channel.unary_unary(
                 '/hippovault.storage.v1.StorageService/ListMemories',
                 request_serializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.ListMemoriesRequest.SerializeToString,
@@ -120,6 +125,13 @@ class StorageServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def BatchGetMemories(self, request, context):
+        """Returns live memories by id, in the order asked for, as many as fit into an answer; ids that name none are left out.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListMemories(self, request, context):
         """Lists live memories, newest first (created_at, then id, descending).
         """
@@ -179,6 +191,11 @@ def add_StorageServiceServicer_to_server(servicer, server):
                     servicer.GetMemory,
                     request_deserializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.GetMemoryRequest.FromString,
                     response_serializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.GetMemoryResponse.SerializeToString,
+            ),
+            'BatchGetMemories': grpc.unary_unary_rpc_method_handler(
+                    servicer.BatchGetMemories,
+                    request_deserializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.BatchGetMemoriesRequest.FromString,
+                    response_serializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.BatchGetMemoriesResponse.SerializeToString,
             ),
             'ListMemories': grpc.unary_unary_rpc_method_handler(
                     servicer.ListMemories,
@@ -298,6 +315,33 @@ class StorageService:
             '/hippovault.storage.v1.StorageService/GetMemory',
             hippovault_dot_storage_dot_v1_dot_storage__pb2.GetMemoryRequest.SerializeToString,
             hippovault_dot_storage_dot_v1_dot_storage__pb2.GetMemoryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def BatchGetMemories(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hippovault.storage.v1.StorageService/BatchGetMemories',
+            hippovault_dot_storage_dot_v1_dot_storage__pb2.BatchGetMemoriesRequest.SerializeToString,
+            hippovault_dot_storage_dot_v1_dot_storage__pb2.BatchGetMemoriesResponse.FromString,
             options,
             channel_credentials,
             insecure,

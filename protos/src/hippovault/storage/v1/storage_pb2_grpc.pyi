@@ -49,6 +49,8 @@ class StorageServiceStub:
     """Finds the memory, live or deleted, that a put of this content and key would write to."""
     GetMemory: _grpc.UnaryUnaryMultiCallable[_storage_pb2.GetMemoryRequest, _storage_pb2.GetMemoryResponse]
     """Returns one live memory. NOT_FOUND when there is none."""
+    BatchGetMemories: _grpc.UnaryUnaryMultiCallable[_storage_pb2.BatchGetMemoriesRequest, _storage_pb2.BatchGetMemoriesResponse]
+    """Returns live memories by id, in the order asked for, as many as fit into an answer; ids that name none are left out."""
     ListMemories: _grpc.UnaryUnaryMultiCallable[_storage_pb2.ListMemoriesRequest, _storage_pb2.ListMemoriesResponse]
     """Lists live memories, newest first (created_at, then id, descending)."""
     DeleteMemory: _grpc.UnaryUnaryMultiCallable[_storage_pb2.DeleteMemoryRequest, _storage_pb2.DeleteMemoryResponse]
@@ -83,6 +85,8 @@ class StorageServiceAsyncStub(StorageServiceStub):
     """Finds the memory, live or deleted, that a put of this content and key would write to."""
     GetMemory: _aio.UnaryUnaryMultiCallable[_storage_pb2.GetMemoryRequest, _storage_pb2.GetMemoryResponse]  # type: ignore[assignment]
     """Returns one live memory. NOT_FOUND when there is none."""
+    BatchGetMemories: _aio.UnaryUnaryMultiCallable[_storage_pb2.BatchGetMemoriesRequest, _storage_pb2.BatchGetMemoriesResponse]  # type: ignore[assignment]
+    """Returns live memories by id, in the order asked for, as many as fit into an answer; ids that name none are left out."""
     ListMemories: _aio.UnaryUnaryMultiCallable[_storage_pb2.ListMemoriesRequest, _storage_pb2.ListMemoriesResponse]  # type: ignore[assignment]
     """Lists live memories, newest first (created_at, then id, descending)."""
     DeleteMemory: _aio.UnaryUnaryMultiCallable[_storage_pb2.DeleteMemoryRequest, _storage_pb2.DeleteMemoryResponse]  # type: ignore[assignment]
@@ -132,6 +136,14 @@ class StorageServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_storage_pb2.GetMemoryResponse, _abc.Awaitable[_storage_pb2.GetMemoryResponse]]:
         """Returns one live memory. NOT_FOUND when there is none."""
+
+    @_abc_1.abstractmethod
+    def BatchGetMemories(
+        self,
+        request: _storage_pb2.BatchGetMemoriesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_storage_pb2.BatchGetMemoriesResponse, _abc.Awaitable[_storage_pb2.BatchGetMemoriesResponse]]:
+        """Returns live memories by id, in the order asked for, as many as fit into an answer; ids that name none are left out."""
 
     @_abc_1.abstractmethod
     def ListMemories(

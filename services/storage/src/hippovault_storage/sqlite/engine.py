@@ -80,6 +80,11 @@ class SqliteEngine:
         with self._readers.borrow() as connection:
             return reads.get(connection, request)
 
+    def batch_get_memories(self, request: pb.BatchGetMemoriesRequest) -> pb.BatchGetMemoriesResponse:
+        """Returns live memories by id."""
+        with self._readers.borrow() as connection:
+            return reads.batch_get(connection, request)
+
     def list_memories(self, request: pb.ListMemoriesRequest) -> pb.ListMemoriesResponse:
         """Returns a page of live memories, newest first."""
         with self._readers.borrow() as connection:

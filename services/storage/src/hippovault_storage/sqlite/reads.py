@@ -11,8 +11,11 @@ from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault_storage.sqlite import identity, pages, query, records, scope
 from hippovault_storage.sqlite.scope import Scope
 
-MAX_PAGE_BYTES = 3 * 1024 * 1024
-"""A page ends before its memories exceed this, unless it has one alone; gRPC clients take 4 MiB by default."""
+SIZES = """
+SELECT h.memory_id, octet_length(m.content) + coalesce(octet_length(m.metadata), 0)
+FROM hippo_memories h JOIN memories m ON m.id = h.memory_id
+WHERE {scope} AND h.memory_id IN (SELECT value FROM json_each(?))
+"""
 
 
 def find(connection: apsw.Connection, request: pb.FindMemoryRequest) -> pb.FindMemoryResponse:
@@ -35,6 +38,17 @@ def get(connection: apsw.Connection, request: pb.GetMemoryRequest) -> pb.GetMemo
     return pb.GetMemoryResponse(memory=records.one(connection, ids[0]))
 
 
+def batch_get(connection: apsw.Connection, request: pb.BatchGetMemoriesRequest) -> pb.BatchGetMemoriesResponse:
+    """Returns the live memories of these ids, in their order, as many as fit into an answer."""
+    within = scope.live(request.namespace, memory_pb2.Filter())
+    sizes = dict(
+        query.rows(connection, SIZES.format(scope=within.condition), (*within.parameters, records.as_json(request.ids)))
+    )
+    ids = records.fitting((memory_id, sizes[memory_id]) for memory_id in request.ids if memory_id in sizes)
+    found = {memory.id: memory for memory in map(records.memory, records.rows(connection, ids))}
+    return pb.BatchGetMemoriesResponse(memories=[found[memory_id] for memory_id in ids])
+
+
 def list_page(connection: apsw.Connection, request: pb.ListMemoriesRequest) -> pb.ListMemoriesResponse:
     """Returns a page of live memories, newest first.
 
@@ -55,7 +69,7 @@ def list_page(connection: apsw.Connection, request: pb.ListMemoriesRequest) -> p
     with contextlib.closing(rows):  # Left before its end, see `query`.
         for memory in map(records.memory, rows):
             size += memory.ByteSize()
-            if len(response.memories) == request.page_size or (response.memories and size > MAX_PAGE_BYTES):
+            if len(response.memories) == request.page_size or (response.memories and size > records.MAX_ANSWER_BYTES):
                 response.next_page_token = pages.token(request, response.memories[-1])
                 break
             response.memories.append(memory)

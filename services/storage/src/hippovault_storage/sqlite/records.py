@@ -29,6 +29,9 @@ SURPRISE = 16
 
 NO_HINTS = "[]"
 
+MAX_ANSWER_BYTES = 3 * 1024 * 1024
+"""Of the memories in one answer, unless it has one alone; gRPC clients take 4 MiB by default."""
+
 
 def fill(memory: Memory, row: tuple[Any, ...]) -> None:
     """Writes a row of SELECT into a new message.
@@ -67,6 +70,22 @@ def one(connection: apsw.Connection, memory_id: int) -> Memory:
 def rows(connection: apsw.Connection, ids: Iterable[int]) -> list[tuple[Any, ...]]:
     """Returns the rows of ids that are known to exist, in no particular order."""
     return query.rows(connection, f"{SELECT} WHERE h.memory_id IN (SELECT value FROM json_each(?))", (as_json(ids),))
+
+
+def fitting(sizes: Iterable[tuple[int, int]]) -> list[int]:
+    """Returns the first ids whose memories fit into an answer, at least one.
+
+    Args:
+        sizes: Ids with the bytes of their contents and metadata, which are most of a memory.
+    """
+    ids: list[int] = []
+    total = 0
+    for memory_id, size in sizes:
+        total += size
+        if ids and total > MAX_ANSWER_BYTES:
+            break
+        ids.append(memory_id)
+    return ids
 
 
 def derived(memory: Memory) -> Columns:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from typing import Any
 
 import apsw
-import grpc
 
 from hippovault.memory.v1 import memory_pb2
 from hippovault.storage.v1 import storage_pb2 as pb
-from hippovault_chassis.errors import ServiceError
+from hippovault_storage import times
 from hippovault_storage.sqlite import query, records, scope, text
 from hippovault_storage.sqlite.scope import Scope
 
@@ -24,9 +24,8 @@ MAX_VEC0_K = 4096
 SCAN_COST = 64
 """What looking up one vector costs, measured in vectors that vec0 runs through (10 to 50 µs against 0.4 to 0.5 µs)."""
 
-MAX_ANSWER_BYTES = 256 * 1024 * 1024
-MIN_LARGE_ANSWER = 2_000
-"""Fewer memories than this cannot exceed it."""
+LAST = sys.maxsize
+"""The rank of a hit that an arm did not return."""
 
 Scores = dict[int, float]
 """Score by memory id, best first."""
@@ -50,9 +49,9 @@ DISTANCES = """
 SELECT e.rowid, vec_distance_cosine(e.content_embedding, ?)
 FROM json_each(?) CROSS JOIN memory_embeddings e ON e.rowid = json_each.value
 """
-SIZE = """
-SELECT sum(octet_length(content) + coalesce(octet_length(metadata), 0))
-FROM memories WHERE id IN (SELECT value FROM json_each(?))
+LIGHT = """
+SELECT h.memory_id, h.created_at, h.surprise, octet_length(m.content) + coalesce(octet_length(m.metadata), 0)
+FROM hippo_memories h JOIN memories m ON m.id = h.memory_id WHERE h.memory_id IN (SELECT value FROM json_each(?))
 """
 NEWEST = """
 SELECT vec_distance_cosine(e.content_embedding, ?)
@@ -62,18 +61,14 @@ WHERE {scope} ORDER BY h.created_at DESC, h.memory_id DESC LIMIT ?
 
 
 def search(connection: apsw.Connection, request: pb.SearchMemoriesRequest) -> pb.SearchMemoriesResponse:
-    """Runs the arms that are set and returns the union of what they found.
-
-    Raises:
-        ServiceError: RESOURCE_EXHAUSTED when the memories found exceed MAX_ANSWER_BYTES.
-    """
+    """Runs the arms that are set and returns the union of what they found."""
     within = scope.live(request.namespace, request.filter)
     words = find_by_words(connection, within, request.keyword.query, request.keyword.k)
     if not request.HasField("dense"):
-        return _response(connection, {}, {}, words)
+        return _response(connection, request, {}, {}, words)
     near = find_nearest(connection, within, request.dense.vector, request.dense.k)
     others = cosines(connection, request.dense.vector, words.keys() - near.keys())
-    return _response(connection, near, others, words)
+    return _response(connection, request, near, others, words)
 
 
 def find_by_words(connection: apsw.Connection, within: Scope, words: str, k: int) -> Scores:
@@ -134,32 +129,29 @@ def _cosine(distance: float | None) -> float:
     return 0.0 if distance is None else 1.0 - distance
 
 
-def _response(connection: apsw.Connection, near: Scores, others: Scores, words: Scores) -> pb.SearchMemoriesResponse:
+def _response(
+    connection: apsw.Connection, request: pb.SearchMemoriesRequest, near: Scores, others: Scores, words: Scores
+) -> pb.SearchMemoriesResponse:
     near_ranks, word_ranks, cosine = _ranks(near), _ranks(words), near | others
-    found = near | words
-    _check_size(connection, found)
+    light = {row[0]: row for row in query.rows(connection, LIGHT, (records.as_json(near | words),))}
+    best = sorted(light, key=lambda memory_id: min(near_ranks.get(memory_id, LAST), word_ranks.get(memory_id, LAST)))
     response = pb.SearchMemoriesResponse()
-    for row in records.rows(connection, found):
-        hit = response.hits.add()
-        records.fill(hit.memory, row)
-        memory_id = hit.memory.id
+    hits = {}
+    for memory_id in best:
+        hit = hits[memory_id] = response.hits.add(id=memory_id)
+        _, created_at, surprise, _ = light[memory_id]
+        times.fill(hit.created_at, created_at)
+        if surprise is not None:
+            hit.surprise = surprise
         if memory_id in cosine:
             hit.dense.rank, hit.dense.score = near_ranks.get(memory_id, 0), cosine[memory_id]
         if memory_id in words:
             hit.keyword.rank, hit.keyword.score = word_ranks[memory_id], words[memory_id]
+    wanted = best[: request.whole] if request.HasField("whole") else best
+    fitting = records.fitting((memory_id, light[memory_id][3]) for memory_id in wanted)
+    for row in records.rows(connection, fitting):
+        records.fill(hits[row[0]].memory, row)
     return response
-
-
-def _check_size(connection: apsw.Connection, found: Scores) -> None:
-    if len(found) < MIN_LARGE_ANSWER:
-        return
-    size = query.value(connection, SIZE, (records.as_json(found),))
-    if size > MAX_ANSWER_BYTES:
-        raise ServiceError(
-            grpc.StatusCode.RESOURCE_EXHAUSTED,
-            "ANSWER_TOO_LARGE",
-            f"the {len(found)} memories found have {size} bytes, more than {MAX_ANSWER_BYTES}; ask for a smaller k",
-        )
 
 
 def _ranks(scores: Scores) -> dict[int, int]:
