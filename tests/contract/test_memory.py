@@ -198,9 +198,11 @@ def test_hints_are_found_by_the_keyword_arm_and_cleared_by_an_update(
     gateway: MemoryServiceStub, namespace: str
 ) -> None:
     content = "The API binds to the documented endpoint"
-    remember(gateway, namespace, content, hints=["what port does the server listen on"])
+    remember(gateway, namespace, content, key="address", hints=["what port does the server listen on"])
     assert recalled(gateway, namespace, "port", mode=pb.RECALL_MODE_KEYWORD) == [content]
-    remember(gateway, namespace, content)
+    remember(gateway, namespace, content)  # The same content by chance: it takes nothing away.
+    assert recalled(gateway, namespace, "port", mode=pb.RECALL_MODE_KEYWORD) == [content]
+    remember(gateway, namespace, content, key="address")
     assert recalled(gateway, namespace, "port", mode=pb.RECALL_MODE_KEYWORD) == []
 
 
@@ -342,8 +344,8 @@ def test_other_bad_requests_are_refused_by_field(gateway: MemoryServiceStub, nam
     for hours in (0.0, -1.0, 1e9, float("nan")):
         summarize = pb.SummarizeSessionRequest(namespace=namespace, hours=hours)
         assert field(lambda: gateway.SummarizeSession(summarize)) == (invalid, "hours")  # noqa: B023
-    for count in (0, 101):
-        batch = pb.BatchRememberRequest(requests=[pb.RememberRequest(content="x")] * count)
+    for count, content in ((0, ""), (101, "x"), (40, "x" * 60_000)):
+        batch = pb.BatchRememberRequest(requests=[pb.RememberRequest(content=content)] * count)
         assert field(lambda: gateway.BatchRemember(batch)) == (invalid, "requests")  # noqa: B023
 
 
@@ -406,7 +408,8 @@ def test_an_answer_too_large_for_a_client_says_how_many_hits_it_omits(
 ) -> None:
     contents = [f"whale {number} " + "x" * 65_000 for number in range(60)]
     items = [pb.RememberRequest(namespace=namespace, content=content) for content in contents]
-    gateway.BatchRemember(pb.BatchRememberRequest(requests=items), timeout=SECONDS)
+    for half in (items[:30], items[30:]):
+        gateway.BatchRemember(pb.BatchRememberRequest(requests=half), timeout=SECONDS)
     request = pb.RecallRequest(namespace=namespace, query="whale", limit=60)
     answer = gateway.Recall(request, timeout=SECONDS)
     assert 0 < answer.omitted_hits == 60 - len(answer.hits)

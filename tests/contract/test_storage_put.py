@@ -285,13 +285,20 @@ def test_a_repeat_needs_no_vector(store: Store) -> None:
 
 
 def test_hints_are_replaced_and_cleared_without_moving_the_memory(store: Store) -> None:
-    first = store.add("text", hints=["one way to ask"])
-    second = store.add("text", hints=["another way to ask", "a third way"])
+    first = store.add("text", key="k", hints=["one way to ask"])
+    second = store.add("text", key="k", hints=["another way to ask", "a third way"])
     assert list(second.hints) == ["another way to ask", "a third way"]
-    third = store.add("text")
+    third = store.add("text", key="k")
     assert not third.hints
     assert first.updated_at == second.updated_at == third.updated_at
     assert first.version == second.version == third.version == 1
+
+
+@pytest.mark.parametrize("key", ["", "k"])
+def test_a_write_that_meets_the_same_content_by_chance_keeps_its_hints(store: Store, key: str) -> None:
+    store.add("text", key=key, hints=["one way to ask"])
+    assert list(store.add("text").hints) == ["one way to ask"]
+    assert list(store.add("text", hints=["another"]).hints) == ["another"]
 
 
 def test_merged_tags_over_the_limit_store_nothing(store: Store) -> None:

@@ -202,6 +202,8 @@ def test_hints_are_found_replaced_and_cleared(store: Store) -> None:
     assert store.matching("port") == []
     assert store.matching("socket") == ["The gateway binds to 8443."]
     store.add("The gateway binds to 8443.")
+    assert store.matching("socket") == ["The gateway binds to 8443."]
+    store.add("The gateway binds to 8443.", key="address")
     assert store.matching("socket") == []
     assert store.matching("gateway") == ["The gateway binds to 8443."]
 

@@ -75,8 +75,10 @@ def _merged(stored: Memory, given: Memory, now: float, *, takes_surprise: bool) 
         memory.metadata = metadata.replaced(stored.metadata, given.metadata or stored.metadata, _surprise(memory))
     if memory != stored:
         _touch(memory, stored, now)
-    # Advisory, not part of the memory's state: new hints alone leave its time as it is.
-    memory.hints[:] = given.hints
+    # Advisory, not part of the memory's state: new hints alone leave its time as it is. A write without a key may not
+    # know of the memory that it meets, so it does not clear what another gave.
+    if given.key or given.hints:
+        memory.hints[:] = given.hints
     return memory
 
 

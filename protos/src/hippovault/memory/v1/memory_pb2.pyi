@@ -30,9 +30,9 @@ class _WriteOutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_WriteOut
     WRITE_OUTCOME_CREATED: _WriteOutcome.ValueType  # 1
     """A new memory."""
     WRITE_OUTCOME_EXISTED: _WriteOutcome.ValueType  # 2
-    """The memory was there with the same content. Tags were merged, hints replaced (also by none), and key, type,
-    importance and metadata replaced where given; its time, surprise and vector stay, or are taken from this write where
-    it had none.
+    """The memory was there with the same content. Tags were merged; hints replaced where given, and by none where the
+    write has a key; key, type, importance and metadata replaced where given; its time, surprise and vector stay, or are
+    taken from this write where it had none.
     """
     WRITE_OUTCOME_UPDATED: _WriteOutcome.ValueType  # 3
     """The memory of that key has new content and the fields of this write; those not given are empty now. Its time stays
@@ -48,9 +48,9 @@ WRITE_OUTCOME_UNSPECIFIED: WriteOutcome.ValueType  # 0
 WRITE_OUTCOME_CREATED: WriteOutcome.ValueType  # 1
 """A new memory."""
 WRITE_OUTCOME_EXISTED: WriteOutcome.ValueType  # 2
-"""The memory was there with the same content. Tags were merged, hints replaced (also by none), and key, type,
-importance and metadata replaced where given; its time, surprise and vector stay, or are taken from this write where
-it had none.
+"""The memory was there with the same content. Tags were merged; hints replaced where given, and by none where the
+write has a key; key, type, importance and metadata replaced where given; its time, surprise and vector stay, or are
+taken from this write where it had none.
 """
 WRITE_OUTCOME_UPDATED: WriteOutcome.ValueType  # 3
 """The memory of that key has new content and the fields of this write; those not given are empty now. Its time stays
