@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
 import stat
 import sys
@@ -11,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import anyio
 import mcp_types
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -19,11 +21,12 @@ from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from hippovault_gateway.mcp import messages, tools
-from integration.mcp_support import TOOLS, Connect, DoorTests, Era, RawSession, check_outcome
+from integration.mcp_support import PROTOCOL, TOOLS, Connect, DoorTests, Era, RawSession, answer, check_outcome
 from support.processes import Process, environment, start
 from support.stack import Stack
 
 COMMAND = str(Path(sys.executable).with_name("hippovault"))
+GIVEN_UP_SECONDS = 0.5
 LISTED = {tool.name: tool.listed() for tool in tools.TOOLS}
 
 
@@ -113,6 +116,40 @@ def test_a_cancelled_call_does_not_hold_the_session(session: RawSession) -> None
 
     # The answer may have been on its way already.
     assert [json.loads(line)["id"] for line in session.lines] in ([], [1])
+
+
+@contextmanager
+def suspended(process: Process) -> Iterator[None]:
+    """Lets a process do nothing while the context lasts, so that what it is asked stays under way."""
+    process.popen.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        process.popen.send_signal(signal.SIGCONT)
+
+
+def test_a_session_outlives_a_call_that_is_cancelled_under_way(stack: Stack, session: RawSession) -> None:
+    with suspended(stack.processes["storage"]):
+        session.send_call(1, "hippo_recall", {"query": "cancelled", "mode": "keyword"})
+        session.send(2, "ping", {})
+        assert session.receive()["id"] == 2  # By now the call, which came first, waits for the storage.
+        session.send_line(b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}')
+        session.send(3, "tools/list", {})
+        answered = session.receive()
+
+    assert (answered["id"], "result" in answered) == (3, True)
+    assert "result" in session.call("ping", {})
+
+
+@pytest.mark.parametrize("era", PROTOCOL)
+async def test_a_client_that_gives_up_a_call_goes_on_with_its_session(stack: Stack, connect: Connect, era: Era) -> None:
+    async with connect(era) as client:
+        with suspended(stack.processes["storage"]), anyio.move_on_after(GIVEN_UP_SECONDS) as given_up:
+            await client.call_tool("hippo_recall", {"query": "given up", "mode": "keyword"})
+        recalled = await answer(client, "hippo_recall", query="asked again")
+
+    assert given_up.cancelled_caught
+    assert recalled["mode"] == "hybrid"
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
+import anyio.lowlevel
 import mcp_types
 from mcp.server.caching import CacheHint
 from mcp.server.lowlevel import Server
@@ -87,6 +89,10 @@ async def call(
         async with calls.one():
             answer = await tool.function(application)(request)
         return _answered(tool.view.of(answer).model_dump(mode="json"))
+    except asyncio.CancelledError:
+        # gRPC raises one of its own in place of anyio's, by which alone the SDK knows that it was the one to cancel.
+        await anyio.lowlevel.checkpoint_if_cancelled()
+        raise
     except Exception as error:  # noqa: BLE001  # The one place where all of them end.
         return _failed(named_as_given(told(error, tool.name)))
 
