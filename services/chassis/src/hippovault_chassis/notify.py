@@ -6,6 +6,7 @@ serves.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 
@@ -24,6 +25,7 @@ def ready(status: str = "") -> None:
     if not path:
         return
     address = "\0" + path[1:] if path.startswith("@") else path
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notifier:
+    # A parent that is gone, or that reads no more, is no reason not to serve.
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notifier:
         notifier.connect(address)
         notifier.sendall(f"READY=1\nMAINPID={os.getpid()}\nSTATUS={status}".encode())
