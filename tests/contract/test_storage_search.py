@@ -143,6 +143,45 @@ def test_accents_do_not_matter(store: Store) -> None:
 
 
 @pytest.mark.parametrize(
+    ("content", "other", "query"),
+    [
+        (
+            "\u0926\u093f\u0928 \u0905\u091a\u094d\u091b\u093e",
+            "\u0926\u093e\u0928 \u0926\u093e\u0928 \u0926\u0940\u0928",
+            "\u0926\u093f\u0928",
+        ),  # Hindi: day, gift
+        (
+            "\u0643\u062a\u0628 \u0645\u064f\u062d\u064e\u0645\u0651\u064e\u062f",
+            "\u062d\u0645\u062f",
+            "\u0645\u062d\u0645\u062f",
+        ),  # Arabic with vowel signs, without
+        (
+            "\u0643\u062a\u0628 \u0645\u062d\u0645\u062f",
+            "\u062d\u0645\u062f",
+            "\u0645\u064f\u062d\u064e\u0645\u0651\u064e\u062f",
+        ),
+        (
+            "\u05e9\u05b8\u05c1\u05dc\u05d5\u05b9\u05dd",
+            "\u05dc\u05d5\u05dd",
+            "\u05e9\u05dc\u05d5\u05dd",
+        ),  # Hebrew with points, without
+        ("\u0b95\u0bbe\u0bb2\u0bcd", "\u0b95\u0bb2\u0bcd", "\u0b95\u0bbe\u0bb2\u0bcd"),  # Tamil: leg, stone
+        (
+            "\u0e1c\u0e39\u0e49\u0e0a\u0e32\u0e22\u0e01\u0e34\u0e19\u0e02\u0e49\u0e32\u0e27",
+            "\u0e19\u0e49\u0e33",
+            "\u0e02\u0e49\u0e32\u0e27",
+        ),  # Thai: the man eats rice; water; rice
+        ("ti\u1ebfng Vi\u1ec7t", "vit", "tieng viet"),
+        ("pizza \u2764\ufe0f", "\u2600\ufe0f", "pizza \u2600\ufe0f"),  # The variant selector of a picture is no word.
+    ],
+)
+def test_marks_belong_to_words_and_vowel_points_do_not(store: Store, content: str, other: str, query: str) -> None:
+    store.add(content)
+    store.add(other)
+    assert store.matching(query) == [content]
+
+
+@pytest.mark.parametrize(
     "query",
     [
         '"',

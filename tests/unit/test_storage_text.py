@@ -15,7 +15,7 @@ from hippovault_storage.sqlite import text
 @pytest.fixture(scope="module")
 def index() -> Iterator[apsw.Connection]:
     connection = apsw.Connection(":memory:")
-    connection.execute(f"CREATE VIRTUAL TABLE words USING fts5(body, tokenize='{text.TOKENIZER}')")
+    connection.execute(f'CREATE VIRTUAL TABLE words USING fts5(body, tokenize="{text.TOKENIZER}")')
     yield connection
     connection.close()
 

@@ -99,7 +99,7 @@ CREATE TABLE hippo_tags (
 ) WITHOUT ROWID;
 CREATE INDEX hippo_tags_memory ON hippo_tags(memory_id);
 CREATE VIRTUAL TABLE hippo_fts USING fts5(
-    body, hints, content='', contentless_delete=1, tokenize='{TOKENIZER}'
+    body, hints, content='', contentless_delete=1, tokenize="{TOKENIZER}"
 );
 """
 
