@@ -249,10 +249,13 @@ def test_a_damaged_file_is_named_and_the_process_recovers(home: Path, file: str)
         assert f"{path} has SHA-256 " in error.message
         assert ", expected " in error.message
         assert not get_model(stub).loaded
+        assert get_model(stub).load_error in error.message
+        assert str(path) in get_model(stub).load_error
         path.unlink()
         assert file in refusal(stub, pb.EmbedRequest(texts=["x"])).message
         path.write_bytes(intact)
         assert vectors(embed(stub, ["x"])).shape == (1, DIMENSIONS)
+        assert get_model(stub).load_error == ""
 
 
 # Bad input

@@ -94,6 +94,7 @@ def test_a_stuck_service_costs_the_deadline_and_no_more(own_stack: Stack, gatewa
         error = error_of(lambda: gateway.ListMemories(pb.ListMemoriesRequest(), timeout=SHORT))
         assert time.monotonic() - begun < SHORT * 2
         assert error.code is grpc.StatusCode.DEADLINE_EXCEEDED
+        assert "storage" in error.message
         assert serving(gateway)["storage"] is False
     finally:
         storage.send_signal(signal.SIGCONT)

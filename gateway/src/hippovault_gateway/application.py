@@ -143,6 +143,8 @@ def _status(
 ) -> pb.ServiceStatus:
     if isinstance(answer, ServiceError):
         return pb.ServiceStatus(name=name, reason=answer.message)
+    if isinstance(answer, embedding_pb2.GetModelResponse) and answer.load_error:
+        return pb.ServiceStatus(name=name, reason=answer.load_error, detail=answer.name)
     detail = answer.engine if isinstance(answer, storage_pb2.GetStatsResponse) else answer.name
     return pb.ServiceStatus(name=name, serving=True, detail=detail)
 

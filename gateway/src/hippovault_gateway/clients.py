@@ -27,6 +27,8 @@ EMBEDDING = "embedding"
 STORAGE = "storage"
 EMBEDDING_SERVICE = "hippovault.embedding.v1.EmbeddingService"
 STORAGE_SERVICE = "hippovault.storage.v1.StorageService"
+INNER_SHARE = 0.95
+"""Of the time left that an inner call gets, so that its failure is told before the caller's own deadline ends."""
 VECTOR_FIELDS = frozenset({"vector", "vectors", "dense.vector"})
 STORAGE_RETRIED = (
     # A repeated put finds what the first one stored. A repeated delete would answer NOT_FOUND.
@@ -76,9 +78,15 @@ class Services:
             )
 
     async def serving(self, seconds: float) -> bool:
-        """Tells whether all services say that they serve, each within the given seconds."""
+        """Tells whether all services say in the given seconds that they serve, and no load of the model has failed."""
         answers = (health.serves(channel, service, seconds) for channel, service in self.channels)
-        return all(await asyncio.gather(*answers))
+        if not all(await asyncio.gather(*answers)):
+            return False
+        try:
+            model = await call(self.embedding.GetModel, embedding_pb2.GetModelRequest(), EMBEDDING, at_most=seconds)
+        except ServiceError:
+            return False
+        return not model.load_error
 
     async def embed(
         self, texts: Sequence[str], input_type: embedding_pb2.InputType.ValueType, *, share: float = 1.0
@@ -138,7 +146,7 @@ async def call(
         ServiceError: What the service answered, or that it does not answer.
     """
     try:
-        return await method(request, timeout=min(deadline.remaining() * share, at_most))
+        return await method(request, timeout=min(deadline.remaining() * share * INNER_SHARE, at_most))
     except grpc.aio.AioRpcError as error:
         raise _blamed(ServiceError.from_rpc(error, service)) from error
 

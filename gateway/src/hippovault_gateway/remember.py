@@ -17,6 +17,8 @@ from hippovault_gateway import hints_gate, surprise
 from hippovault_gateway.clients import STORAGE, Embedded, Services, call
 
 MAX_BATCH = 100
+MAX_BATCH_BYTES = 2 * 1024 * 1024
+"""The answer has every memory again, and a gRPC client takes 4 MiB by default."""
 VECTOR_REQUIRED = "VECTOR_REQUIRED"
 """Reason by which storage refuses a put without a vector: the memory is not there (any more)."""
 
@@ -46,6 +48,9 @@ class Rememberer:
             ServiceError: A service does not answer. The whole batch may be repeated: what is stored is found.
         """
         memory_rules.within("requests", len(request.requests), 1, MAX_BATCH)
+        if request.ByteSize() > MAX_BATCH_BYTES:
+            problem = f"must have at most {MAX_BATCH_BYTES} bytes together, have {request.ByteSize()}"
+            raise ServiceError.invalid("requests", problem)
         results = [pb.BatchRememberResult() for _ in request.requests]
         memories: dict[int, memory_pb2.Memory] = {}
         for index, item in enumerate(request.requests):

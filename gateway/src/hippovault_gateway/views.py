@@ -11,6 +11,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from pydantic import AfterValidator, Field
 
 from hippovault.memory.v1 import memory_pb2, memory_service_pb2
+from hippovault_chassis import memory_rules
 from hippovault_gateway.documents import Document, mode_name
 
 SCORE_DIGITS = 6
@@ -58,8 +59,16 @@ class SurpriseView(View):
 
 
 def _shown(metadata: str) -> dict[str, Any]:
-    """Returns metadata without the stored copy of the surprise, which has a member of its own."""
-    members: dict[str, Any] = json.loads(metadata) if metadata else {}
+    """Returns metadata without the stored copy of the surprise, which has a member of its own.
+
+    What another program wrote and JSON's clients cannot take is left out.
+    """
+    try:
+        members: dict[str, Any] = json.loads(metadata) if metadata else {}
+    except (ValueError, RecursionError):
+        return {}
+    if not memory_rules.is_plain(members):
+        return {}
     reserved = members.get("_hippo")
     if isinstance(reserved, dict):
         reserved.pop("surprise", None)

@@ -19,8 +19,8 @@ from hippovault_gateway.views import OUTCOMES
 
 BATCH_LINES = 32
 """Few enough that a slow machine embeds them within a request's time, however long they are."""
-BATCH_BYTES = 4 * 1024 * 1024
-"""A request may have 16 MiB, and a single line adds at most one."""
+BATCH_BYTES = 1024 * 1024
+"""A request may have 2 MiB, and a single line adds at most one."""
 MAX_ERRORS_TOLD = 1000
 
 
@@ -142,7 +142,7 @@ def _progress(file: Path) -> Iterator[tuple[Callable[[int], None], Callable[[str
     columns = (BarColumn(), TaskProgressColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("import", total=file.stat().st_size or None)
-        yield (lambda done: progress.update(task, completed=done)), lambda text: console.print(Text(text))
+        yield (lambda done: progress.update(task, completed=done)), lambda text: console.print(Text(output.printable(text)))
 
 
 def _show(view: ImportView, stopped: ServiceError | None, *, as_json: bool) -> None:

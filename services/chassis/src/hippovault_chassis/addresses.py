@@ -9,6 +9,7 @@ from typing import IO
 import grpc
 
 from hippovault_chassis.errors import ServiceError
+from hippovault_chassis.home import TARGET_SYNTAX
 from hippovault_chassis.locks import LockHeldError, lock_file
 
 UNIX = "unix:"
@@ -27,8 +28,11 @@ def check_bind(field: str, address: str) -> None:
         ServiceError: The address is malformed, or open to the network.
     """
     if address.startswith(UNIX):
-        if not Path(address.removeprefix(UNIX)).is_absolute():
+        path = address.removeprefix(UNIX)
+        if not Path(path).is_absolute():
             raise ServiceError.invalid(field, f"{address!r} needs an absolute path")
+        if set(path) & TARGET_SYNTAX:
+            raise ServiceError.invalid(field, f"{address!r} must not have any of {' '.join(sorted(TARGET_SYNTAX))}")
         return
     host, port = split_host_port(field, address)
     if not is_loopback(host):
@@ -48,7 +52,11 @@ def split_host_port(field: str, address: str) -> tuple[str, int]:
         ServiceError: It is neither, or the port is not 0 to 65535.
     """
     host, colon, port = address.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
+    bracketed = host.startswith("[") and host.endswith("]")
+    # gRPC takes `::1:80` for an address without a port.
+    if ":" in host and not bracketed:
+        raise ServiceError.invalid(field, f"{address!r} needs brackets around its IPv6 address, as in [::1]:80")
+    host = host[1:-1] if bracketed else host
     if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:  # noqa: PLR2004
         raise ServiceError.invalid(field, f"{address!r} is neither unix:/path nor host:port (port 0 to 65535)")
     return host, int(port)

@@ -11,6 +11,8 @@ from hippovault_chassis.default_home import CONFIG_FILE
 
 # sun_path holds 108 bytes on Linux and 104 on macOS, the closing NUL included.
 MAX_SOCKET_PATH_BYTES = 103
+TARGET_SYNTAX = frozenset("%?#,")
+"""What gRPC reads as syntax in the path of a `unix:` target."""
 PRIVATE_DIRECTORY_MODE = 0o700
 PRIVATE_UMASK = 0o077
 
@@ -40,9 +42,16 @@ class Home:
         """Returns the path of a Unix socket.
 
         Raises:
-            ServiceError: The path is longer than the system allows.
+            ServiceError: The path is longer than the system allows, or has what gRPC takes for syntax.
         """
         path = self.run / f"{name}.sock"
+        syntax = sorted(set(str(path)) & TARGET_SYNTAX)
+        if syntax:
+            raise _error(
+                "INVALID_ARGUMENT",
+                "HOME_NOT_A_TARGET",
+                f"HIPPOVAULT_HOME: {self.root} must not have any of {' '.join(syntax)}",
+            )
         length = len(os.fsencode(path))
         if length > MAX_SOCKET_PATH_BYTES:
             raise _error(

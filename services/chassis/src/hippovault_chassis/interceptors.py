@@ -112,8 +112,10 @@ def abort(context: grpc.ServicerContext, error: ServiceError) -> NoReturn:
     context.abort(error.code, error.message)
 
 
-def _metadata(error: ServiceError) -> tuple[tuple[str, bytes]]:
-    return ((STATUS_KEY, error.to_status().SerializeToString()),)
+def _metadata(error: ServiceError) -> tuple[tuple[str, str | bytes], ...]:
+    # By this trailer clients do not retry: what a service answers, UNAVAILABLE included, is an answer. Only silence is
+    # worth another try.
+    return (STATUS_KEY, error.to_status().SerializeToString()), ("grpc-retry-pushback-ms", "-1")
 
 
 def told(error: Exception, method: str) -> ServiceError:

@@ -28,6 +28,8 @@ MAX_TAG_BYTES = 128
 MAX_HINTS = 3
 MAX_HINT_BYTES = 200
 MAX_METADATA_BYTES = 16_384
+MAX_METADATA_DEPTH = 64
+SURROGATE = re.compile("[\ud800-\udfff]")
 
 CONTROLS = [chr(code) for code in (*range(0x20), *range(0x7F, 0xA0))]
 """Unicode's category Cc, which never grows."""
@@ -169,6 +171,21 @@ def metadata(field: str, value: str) -> None:
         raise ServiceError.invalid(field, "must be a JSON object, its numbers within the range of a double") from None
     if not isinstance(parsed, dict):
         raise ServiceError.invalid(field, f"must be a JSON object, is {type(parsed).__name__}")
+    if not is_plain(parsed):
+        raise ServiceError.invalid(
+            field, f"must have at most {MAX_METADATA_DEPTH} levels and valid Unicode, without lone surrogates"
+        )
+
+
+def is_plain(value: object, levels: int = MAX_METADATA_DEPTH) -> bool:
+    """Tells whether parsed JSON can be told to every client: nested in bounds, its texts valid Unicode."""
+    if isinstance(value, str):
+        return not SURROGATE.search(value)
+    if isinstance(value, dict):
+        return levels > 0 and all(is_plain(part, levels - 1) for pair in value.items() for part in pair)
+    if isinstance(value, list):
+        return levels > 0 and all(is_plain(part, levels - 1) for part in value)
+    return True
 
 
 def _finite(number: str) -> float:

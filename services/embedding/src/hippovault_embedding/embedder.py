@@ -52,6 +52,8 @@ class Embedder:
         self._encoder: Encoder | None = None
         self._executor = ThreadPoolExecutor(1, "inference")
         self._told_unknown = False
+        self.load_error = ""
+        """Why the last attempt to load failed; empty when it did not."""
 
     @property
     def loaded(self) -> bool:
@@ -97,11 +99,13 @@ class Embedder:
         except Exception as error:  # Whatever the reason, the process lives and the next call tries again.
             raise self._not_loaded(error) from error
         log.info("model loaded", model=self.model.name, seconds=round(time.perf_counter() - started, 3))
+        self.load_error = ""
         return encoder
 
     def _not_loaded(self, error: Exception) -> ServiceError:
         log.error("model not loaded", model=self.model.name, type=type(error).__name__, reason=str(error))
-        return ServiceError.unavailable("embedding", f"the model {self.model.name} cannot be loaded: {error}")
+        self.load_error = f"the model {self.model.name} cannot be loaded: {error}"
+        return ServiceError.unavailable("embedding", self.load_error)
 
     def _tell_unknown(self, tokens: Sequence[Tokens]) -> None:
         if not self._told_unknown and any(each.mostly_unknown for each in tokens):

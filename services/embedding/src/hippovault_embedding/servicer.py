@@ -59,6 +59,7 @@ class EmbeddingServicer(EmbeddingServiceServicer):
             max_texts=self._max_texts,
             max_text_bytes=self._max_text_bytes,
             loaded=self._embedder.loaded,
+            load_error=self._embedder.load_error,
         )
 
     def _check_model(self, name: str) -> None:

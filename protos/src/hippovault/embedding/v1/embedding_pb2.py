@@ -24,15 +24,15 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'hippovault/embedding/v1/embedding.proto\x12\x17hippovault.embedding.v1\"d\n\x0c\x45mbedRequest\x12\r\n\x05texts\x18\x01 \x03(\t\x12\x36\n\ninput_type\x18\x02 \x01(\x0e\x32\".hippovault.embedding.v1.InputType\x12\r\n\x05model\x18\x03 \x01(\t\"~\n\rEmbedResponse\x12\x0f\n\x07vectors\x18\x01 \x01(\x0c\x12\x12\n\ndimensions\x18\x02 \x01(\x05\x12\x16\n\x0emodel_revision\x18\x03 \x01(\t\x12\x30\n\x05texts\x18\x04 \x03(\x0b\x32!.hippovault.embedding.v1.TextInfo\"O\n\x08TextInfo\x12\x13\n\x0btoken_count\x18\x01 \x01(\x05\x12\x11\n\ttruncated\x18\x02 \x01(\x08\x12\x1b\n\x13unknown_token_count\x18\x03 \x01(\x05\" \n\x0fGetModelRequest\x12\r\n\x05model\x18\x01 \x01(\t\"\x9b\x01\n\x10GetModelResponse\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x16\n\x0emodel_revision\x18\x02 \x01(\t\x12\x12\n\ndimensions\x18\x03 \x01(\x05\x12\x12\n\nmax_tokens\x18\x04 \x01(\x05\x12\x11\n\tmax_texts\x18\x05 \x01(\x05\x12\x16\n\x0emax_text_bytes\x18\x06 \x01(\x05\x12\x0e\n\x06loaded\x18\x07 \x01(\x08*V\n\tInputType\x12\x1a\n\x16INPUT_TYPE_UNSPECIFIED\x10\x00\x12\x17\n\x13INPUT_TYPE_DOCUMENT\x10\x01\x12\x14\n\x10INPUT_TYPE_QUERY\x10\x02\x32\xcb\x01\n\x10\x45mbeddingService\x12V\n\x05\x45mbed\x12%.hippovault.embedding.v1.EmbedRequest\x1a&.hippovault.embedding.v1.EmbedResponse\x12_\n\x08GetModel\x12(.hippovault.embedding.v1.GetModelRequest\x1a).hippovault.embedding.v1.GetModelResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'hippovault/embedding/v1/embedding.proto\x12\x17hippovault.embedding.v1\"d\n\x0c\x45mbedRequest\x12\r\n\x05texts\x18\x01 \x03(\t\x12\x36\n\ninput_type\x18\x02 \x01(\x0e\x32\".hippovault.embedding.v1.InputType\x12\r\n\x05model\x18\x03 \x01(\t\"~\n\rEmbedResponse\x12\x0f\n\x07vectors\x18\x01 \x01(\x0c\x12\x12\n\ndimensions\x18\x02 \x01(\x05\x12\x16\n\x0emodel_revision\x18\x03 \x01(\t\x12\x30\n\x05texts\x18\x04 \x03(\x0b\x32!.hippovault.embedding.v1.TextInfo\"O\n\x08TextInfo\x12\x13\n\x0btoken_count\x18\x01 \x01(\x05\x12\x11\n\ttruncated\x18\x02 \x01(\x08\x12\x1b\n\x13unknown_token_count\x18\x03 \x01(\x05\" \n\x0fGetModelRequest\x12\r\n\x05model\x18\x01 \x01(\t\"\xaf\x01\n\x10GetModelResponse\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x16\n\x0emodel_revision\x18\x02 \x01(\t\x12\x12\n\ndimensions\x18\x03 \x01(\x05\x12\x12\n\nmax_tokens\x18\x04 \x01(\x05\x12\x11\n\tmax_texts\x18\x05 \x01(\x05\x12\x16\n\x0emax_text_bytes\x18\x06 \x01(\x05\x12\x0e\n\x06loaded\x18\x07 \x01(\x08\x12\x12\n\nload_error\x18\x08 \x01(\t*V\n\tInputType\x12\x1a\n\x16INPUT_TYPE_UNSPECIFIED\x10\x00\x12\x17\n\x13INPUT_TYPE_DOCUMENT\x10\x01\x12\x14\n\x10INPUT_TYPE_QUERY\x10\x02\x32\xcb\x01\n\x10\x45mbeddingService\x12V\n\x05\x45mbed\x12%.hippovault.embedding.v1.EmbedRequest\x1a&.hippovault.embedding.v1.EmbedResponse\x12_\n\x08GetModel\x12(.hippovault.embedding.v1.GetModelRequest\x1a).hippovault.embedding.v1.GetModelResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'hippovault.embedding.v1.embedding_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_INPUTTYPE']._serialized_start=571
-  _globals['_INPUTTYPE']._serialized_end=657
+  _globals['_INPUTTYPE']._serialized_start=591
+  _globals['_INPUTTYPE']._serialized_end=677
   _globals['_EMBEDREQUEST']._serialized_start=68
   _globals['_EMBEDREQUEST']._serialized_end=168
   _globals['_EMBEDRESPONSE']._serialized_start=170
@@ -42,7 +42,7 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETMODELREQUEST']._serialized_start=379
   _globals['_GETMODELREQUEST']._serialized_end=411
   _globals['_GETMODELRESPONSE']._serialized_start=414
-  _globals['_GETMODELRESPONSE']._serialized_end=569
-  _globals['_EMBEDDINGSERVICE']._serialized_start=660
-  _globals['_EMBEDDINGSERVICE']._serialized_end=863
+  _globals['_GETMODELRESPONSE']._serialized_end=589
+  _globals['_EMBEDDINGSERVICE']._serialized_start=680
+  _globals['_EMBEDDINGSERVICE']._serialized_end=883
 # @@protoc_insertion_point(module_scope)

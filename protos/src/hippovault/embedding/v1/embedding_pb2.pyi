@@ -174,6 +174,7 @@ class GetModelResponse(_message.Message):
     MAX_TEXTS_FIELD_NUMBER: _builtins.int
     MAX_TEXT_BYTES_FIELD_NUMBER: _builtins.int
     LOADED_FIELD_NUMBER: _builtins.int
+    LOAD_ERROR_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     model_revision: _builtins.str
     dimensions: _builtins.int
@@ -185,6 +186,8 @@ class GetModelResponse(_message.Message):
     """UTF-8 bytes in one text."""
     loaded: _builtins.bool
     """Whether the session is in memory now."""
+    load_error: _builtins.str
+    """Why the last attempt to load it failed; empty when it did not. The next Embed tries again."""
     def __init__(
         self,
         *,
@@ -195,10 +198,11 @@ class GetModelResponse(_message.Message):
         max_texts: _builtins.int = ...,
         max_text_bytes: _builtins.int = ...,
         loaded: _builtins.bool = ...,
+        load_error: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dimensions", b"dimensions", "loaded", b"loaded", "max_text_bytes", b"max_text_bytes", "max_texts", b"max_texts", "max_tokens", b"max_tokens", "model_revision", b"model_revision", "name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dimensions", b"dimensions", "load_error", b"load_error", "loaded", b"loaded", "max_text_bytes", b"max_text_bytes", "max_texts", b"max_texts", "max_tokens", b"max_tokens", "model_revision", b"model_revision", "name", b"name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -151,7 +151,7 @@ class BatchRememberRequest(_message.Message):
     REQUESTS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def requests(self) -> _containers.RepeatedCompositeFieldContainer[Global___RememberRequest]:
-        """1 to 100."""
+        """1 to 100, at most 2 MiB together."""
 
     def __init__(
         self,
