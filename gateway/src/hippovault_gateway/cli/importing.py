@@ -142,7 +142,10 @@ def _progress(file: Path) -> Iterator[tuple[Callable[[int], None], Callable[[str
     columns = (BarColumn(), TaskProgressColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("import", total=file.stat().st_size or None)
-        yield (lambda done: progress.update(task, completed=done)), lambda text: console.print(Text(output.printable(text)))
+        yield (
+            (lambda done: progress.update(task, completed=done)),
+            lambda text: console.print(Text(output.printable(text))),
+        )
 
 
 def _show(view: ImportView, stopped: ServiceError | None, *, as_json: bool) -> None:

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 INDENT = 2
+# Control characters but tab and line break, those that turn the direction of text, and lone surrogates.
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text: str) -> str:
+    """Returns text with escapes such as `\\x1b` in place of what a terminal would obey instead of showing it."""
+    return _UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def show_json(document: Mapping[str, Any]) -> None:
@@ -29,18 +37,18 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None
         table.add_column(name, overflow="fold")
     table.add_column(columns[-1], overflow="fold", ratio=1)
     for row in rows:
-        table.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
+        table.add_row(*(Text("" if cell is None else printable(str(cell))) for cell in row))
     Console().print(table)
 
 
 def show_line(text: str) -> None:
     """Prints a line."""
-    sys.stdout.write(f"{text}\n")
+    sys.stdout.write(f"{printable(text)}\n")
 
 
 def warn(text: str) -> None:
     """Prints a message that is no part of the answer."""
-    sys.stderr.write(f"hippovault: {text}\n")
+    sys.stderr.write(f"hippovault: {printable(text)}\n")
 
 
 def fail(error: Mapping[str, str], *, as_json: bool) -> None:
