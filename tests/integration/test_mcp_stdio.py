@@ -238,12 +238,26 @@ def lonely(module_home: Path) -> Iterator[Process]:
         yield gateway
 
 
-def test_a_second_gateway_leaves_the_first_ones_socket_alone(lonely: Process, module_home: Path) -> None:
-    with pytest.raises(AssertionError, match=rf"already \(pid {lonely.popen.pid}"):
-        start(["hippovault_gateway"], module_home, "second", {"HIPPOVAULT_GATEWAY_HTTP": "off"})
+@pytest.mark.parametrize("address", ["off", "127.0.0.1:0"])
+def test_a_second_gateway_leaves_the_first_ones_socket_alone(lonely: Process, module_home: Path, address: str) -> None:
+    with pytest.raises(AssertionError, match=rf"already \(pid {lonely.popen.pid}") as caught:
+        start(["hippovault_gateway"], module_home, "second", {"HIPPOVAULT_GATEWAY_HTTP": address})
+
+    assert "Traceback" not in str(caught.value)
 
     with RawSession(module_home / "run" / "mcp.sock") as session:
         assert "result" in session.call("ping", {})
+
+
+@pytest.mark.parametrize("address", ["off", "127.0.0.1:0"])
+def test_a_gateway_whose_socket_is_taken_by_a_file_says_so_and_no_more(home: Path, address: str) -> None:
+    run = home / "run"
+    run.mkdir(mode=0o700, parents=True)
+    (run / "gateway.sock").touch()
+    with pytest.raises(AssertionError, match=r"\nhippovault-gateway: .*gateway\.sock cannot be bound") as caught:
+        start(["hippovault_gateway"], home, "gateway", {"HIPPOVAULT_GATEWAY_HTTP": address})
+
+    assert "Traceback" not in str(caught.value)
 
 
 def test_a_service_that_is_down_is_told_by_its_name(lonely: Process, module_home: Path) -> None:
