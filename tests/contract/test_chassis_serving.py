@@ -14,7 +14,7 @@ import pytest
 from google.protobuf.wrappers_pb2 import DoubleValue, StringValue
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from hippovault_chassis import deadline, serving
+from hippovault_chassis import channels, deadline, serving
 from hippovault_chassis.errors import ServiceError
 
 NAME = "test.Service"
@@ -219,6 +219,24 @@ async def test_coroutines_tell_no_text_of_an_exception(
                     await aio_last(channel, kind, what)
                 check_error(caught.value, what, code, reason)
     assert SECRET not in caplog.text + "".join(capfd.readouterr())
+
+
+def test_an_answer_is_not_retried_even_when_it_is_unavailable(home: Path) -> None:
+    asked: list[str] = []
+
+    def unavailable(request: StringValue, _context: object) -> DoubleValue:
+        asked.append(request.value)
+        raise ServiceError.unavailable("test", "its file is locked")
+
+    address = f"unix:{home.parent}/s"
+    with (
+        serving.sync_server(address, [service({"unary_unary": unavailable})], 2),
+        channels.sync(address, NAME, KINDS) as channel,
+    ):
+        with pytest.raises(grpc.RpcError) as caught:
+            call(channel, "unary_unary", "once")
+        assert "its file is locked" in ServiceError.from_rpc(caught.value, "test").message
+    assert asked == ["once"]
 
 
 def test_a_client_that_is_gone_is_no_error(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
