@@ -293,6 +293,39 @@ def test_a_file_of_another_shape_is_refused_untouched(home: Path, path: Path) ->
     assert_refused(home, str(path), "memories", "content_hash")
 
 
+@pytest.mark.parametrize(
+    ("made", "version", "told"),
+    [
+        ("TABLE theirs (a)", 1, "hippo_memories"),
+        ("VIEW memories AS SELECT 1 AS id", 0, "memories is a view"),
+        ("VIEW hippo_tags AS SELECT 1 AS tag", 0, "hippo_tags is a view"),
+        ("TABLE hippo_memories (a)", 0, "hippo_memories is another program's"),
+        ("TABLE hippo_fts_data (a)", 0, "hippo_fts_data"),
+        ("TABLE memory_embeddings_chunks (a)", 0, "memory_embeddings_chunks"),
+        ("TABLE idx_created_at (a)", 0, "idx_created_at is a table"),
+        ("TABLE memory_associations (a)", 0, "memory_associations lacks from_id"),
+    ],
+)
+def test_what_is_in_the_way_is_told_and_left_untouched(
+    home: Path, path: Path, made: str, version: int, told: str
+) -> None:
+    with opened(path) as file:
+        file.execute(f"CREATE {made}; PRAGMA user_version = {version}")
+    assert_refused(home, str(path), told)
+
+
+def test_a_damaged_file_of_another_program_is_refused_untouched(home: Path, path: Path) -> None:
+    with opened(path) as file:
+        file.execute(BASE_SCHEMA)
+        write_foreign(file, "text " * 10_000)
+        page_size = file.pragma("page_size")
+        (root,) = rows(file, "SELECT rootpage FROM sqlite_schema WHERE name = 'somebody_elses'")[0]
+    whole = bytearray(path.read_bytes())
+    whole[(root - 1) * page_size] ^= 0xFF  # What kind of page it is.
+    path.write_bytes(whole)
+    assert_refused(home, str(path), "damaged")
+
+
 @pytest.mark.parametrize("flags", [("--read-connections", "0"), ("--dimensions", "0"), ("--listen", "0.0.0.0:1")])
 def test_a_bad_setting_is_refused(home: Path, flags: tuple[str, ...]) -> None:
     ended = run(home, *flags)

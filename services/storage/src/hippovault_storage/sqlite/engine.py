@@ -16,7 +16,7 @@ from hippovault_chassis import locks
 from hippovault_chassis.errors import ServiceError
 from hippovault_storage.sqlite import adoption, identity, query, reads, schema, search, writes
 from hippovault_storage.sqlite.connections import connect, prepare_writer
-from hippovault_storage.sqlite.faults import told
+from hippovault_storage.sqlite.faults import told_at_open
 from hippovault_storage.sqlite.readers import Readers
 from hippovault_storage.sqlite.writer import Writer
 
@@ -54,7 +54,7 @@ class SqliteEngine:
         with ExitStack() as cleanup:
             cleanup.enter_context(_owned(path))
             schema.check_file(path)
-            with told(path):
+            with told_at_open(path):
                 writer = Writer(_open_writer(path, dimensions), path)
                 cleanup.callback(writer.close)
                 readers = Readers(path, read_connections)
@@ -144,11 +144,11 @@ def _open_writer(path: Path, dimensions: int) -> apsw.Connection:
         # A refused file stays as it was: closing must not move what a crash left in its log.
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, int(left_log))
         schema.check(connection, path, dimensions)
-        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
         path.chmod(FILE_MODE)
         prepare_writer(connection, path)
         schema.migrate(connection, dimensions)
         adopted = adoption.adopt(connection)
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
     except BaseException:
         connection.close()
         raise

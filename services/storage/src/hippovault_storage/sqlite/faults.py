@@ -35,6 +35,18 @@ def told(path: Path) -> Iterator[None]:
         raise ServiceError(code, reason, f"{path} {problem} (SQLite: {error})") from error
 
 
+@contextmanager
+def told_at_open(path: Path) -> Iterator[None]:
+    """As `told`, and of tables that are not as this program made them: statements over those fail."""
+    try:
+        with told(path):
+            yield
+    except (apsw.SQLError, UnicodeDecodeError) as error:
+        raise ServiceError(
+            grpc.StatusCode.FAILED_PRECONDITION, "UNKNOWN_SCHEMA", f"{path} is not as this program makes it ({error})"
+        ) from error
+
+
 def late() -> ServiceError:
     """Returns the failure of a request whose time ended before its turn."""
     return ServiceError(

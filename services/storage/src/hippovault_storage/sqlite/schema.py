@@ -7,6 +7,7 @@ tables whose names begin with `hippo_`; columns and tables that are neither are 
 
 from __future__ import annotations
 
+import contextlib
 import re
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import apsw
 import grpc
 
 from hippovault_chassis.errors import ServiceError
-from hippovault_storage.sqlite import query
+from hippovault_storage.sqlite import connections, query
 from hippovault_storage.sqlite.text import TOKENIZER
 
 MAGIC = b"SQLite format 3\0"
@@ -108,11 +109,12 @@ MIGRATIONS = (DROP_IN + OURS,)
 
 SCHEMA_VERSION = len(MIGRATIONS)
 
-COLUMNS = {
-    "id", "content_hash", "content", "tags", "memory_type", "metadata", "created_at", "updated_at", "created_at_iso",
-    "updated_at_iso",
-}  # fmt: skip
-"""What `memories` must have when another program made it; `deleted_at` is added where it is missing."""
+OUR_TABLES = ("hippo_memories", "hippo_tags", "hippo_fts")
+NAMED_TABLES = ("memories", "memory_embeddings", "memory_associations", *OUR_TABLES)
+"""Tables whose columns this program's statements name."""
+
+ADDED = {"deleted_at"}
+"""What a migration adds to `memories` where it is missing."""
 
 
 def check_file(path: Path) -> None:
@@ -134,14 +136,17 @@ def check(connection: apsw.Connection, path: Path, dimensions: int) -> None:
     """Looks at an open file, before anything is written to it.
 
     Raises:
-        ServiceError: It is of a newer schema version, its `memories` lacks columns, or its vectors have other
-            dimensions or another distance.
+        ServiceError: It is of a newer schema version or damaged, something in it has a name that this program needs, a
+            table or a column is missing, or its vectors have other dimensions or another distance.
     """
     _check_version(path, version(connection))  # Once more: the header's last change may still be in the log.
-    columns = _columns(connection)
-    if columns and not columns >= COLUMNS:
-        missing = ", ".join(sorted(COLUMNS - columns))
-        raise _refused("UNKNOWN_SCHEMA", f"{path}: the table memories lacks {missing}")
+    with contextlib.closing(connections.connect(Path(":memory:"))) as example:
+        migrate(example, dimensions)
+        _check_names(path, _objects(connection), _objects(example), version(connection))
+        for table in NAMED_TABLES:
+            _check_columns(path, table, _columns(connection, table), _columns(example, table) - ADDED)
+    if not version(connection):  # Once in a file's life: it reads the whole file.
+        _check_pages(connection, path)
     made_by = query.value(connection, "SELECT sql FROM sqlite_schema WHERE name = 'memory_embeddings'")
     if made_by:
         _check_vectors(path, str(made_by), dimensions)
@@ -151,7 +156,7 @@ def migrate(connection: apsw.Connection, dimensions: int) -> None:
     """Brings the file to SCHEMA_VERSION, each step in a transaction of its own."""
     for number in range(version(connection), SCHEMA_VERSION):
         with connection:
-            if "deleted_at" not in (_columns(connection) or {"deleted_at"}):
+            if "deleted_at" not in (_columns(connection, "memories") or ADDED):
                 connection.execute("ALTER TABLE memories ADD COLUMN deleted_at REAL DEFAULT NULL")
             query.rows(connection, MIGRATIONS[number].format(dimensions=dimensions))
             connection.execute(f"PRAGMA user_version = {number + 1}")
@@ -162,8 +167,54 @@ def version(connection: apsw.Connection) -> int:
     return int(connection.pragma("user_version"))
 
 
-def _columns(connection: apsw.Connection) -> set[str]:
-    return set(query.column(connection, "SELECT name FROM pragma_table_info('memories')"))
+def _columns(connection: apsw.Connection, table: str) -> set[str]:
+    return set(query.column(connection, "SELECT lower(name) FROM pragma_table_info(?)", (table,)))
+
+
+def _objects(connection: apsw.Connection) -> dict[str, str]:
+    """Returns the kind of every table, view and index by its name."""
+    return dict(query.rows(connection, "SELECT lower(name), type FROM sqlite_schema WHERE type <> 'trigger'"))
+
+
+def _check_names(path: Path, found: dict[str, str], needed: dict[str, str], file_version: int) -> None:
+    """Looks whether what is there is of the kind needed, and nothing is in the way or missing."""
+    for name, kind in needed.items():
+        there = found.get(name, kind)
+        if there != kind:
+            raise _refused(
+                "NAME_TAKEN", f"{path}: {name} is {_article(there)}, this program needs it for {_article(kind)}"
+            )
+        to_be_made = name.startswith("hippo_") or (
+            name.startswith("memory_embeddings_") and "memory_embeddings" not in found
+        )
+        if not file_version and to_be_made and name in found:
+            raise _refused("NAME_TAKEN", f"{path}: the {kind} {name} is another program's, this program needs its name")
+    missing = [name for name in ("memories", "memory_embeddings", *OUR_TABLES) if name not in found]
+    if file_version and missing:
+        raise _refused(
+            "UNKNOWN_SCHEMA",
+            f"{path} has schema version {file_version} but no table {', '.join(missing)}; "
+            "another program may have set its user_version",
+        )
+
+
+def _article(kind: str) -> str:
+    return f"{'an' if kind == 'index' else 'a'} {kind}"
+
+
+def _check_columns(path: Path, table: str, found: set[str], needed: set[str]) -> None:
+    if found and not found >= needed:
+        raise _refused("UNKNOWN_SCHEMA", f"{path}: the table {table} lacks {', '.join(sorted(needed - found))}")
+
+
+def _check_pages(connection: apsw.Connection, path: Path) -> None:
+    problems = query.column(connection, "PRAGMA quick_check")
+    # Whether another program's word index agrees with its text is no concern of ours.
+    problem = next((text for text in problems if text != "ok" and "inverted index" not in text), None)
+    if problem:
+        raise ServiceError(
+            grpc.StatusCode.DATA_LOSS, "CORRUPT", f"{path} is damaged (SQLite: {' '.join(problem.split())})"
+        )
 
 
 def _check_version(path: Path, found: int) -> None:
