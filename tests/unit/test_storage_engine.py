@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -25,7 +26,7 @@ from hippovault_storage import capacity
 from hippovault_storage.servicer import NAME, StorageServicer
 from hippovault_storage.sqlite import adoption, connections, query, records, scope, search, writes
 from hippovault_storage.sqlite.engine import SqliteEngine
-from support.storage import DIMENSIONS, Code, near, vector
+from support.storage import DIMENSIONS, Code, near, opened, vector
 
 READERS = 2
 
@@ -391,6 +392,24 @@ def test_a_failure_of_the_file_names_it(
     assert told.value.code is code
     assert str(path) in told.value.message
     assert put(engine, "after").id
+
+
+def test_a_lock_of_another_program_is_told_soon(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "BUSY_MILLISECONDS", 300)
+    with SqliteEngine.open(path, DIMENSIONS, READERS) as engine, opened(path) as other, ThreadPoolExecutor(8) as pool:
+        other.execute("BEGIN IMMEDIATE")
+        began = time.monotonic()
+        waiting = [pool.submit(put, engine, f"memory {n}") for n in range(8)]
+        failures = [write.exception(30) for write in waiting]
+        # One wait for those that came first, one for those that came during it; not one for each.
+        assert 0.3 <= time.monotonic() - began < 0.3 * 5
+        for failure in failures:
+            assert isinstance(failure, ServiceError)
+            assert (failure.code, failure.reason) == (Code.UNAVAILABLE, "LOCKED")
+            assert str(path) in failure.message
+        assert count(engine) == 0
+        other.execute("ROLLBACK")
+        assert put(engine, "after").id
 
 
 def test_a_reader_cannot_write(engine: SqliteEngine) -> None:
