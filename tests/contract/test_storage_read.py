@@ -287,6 +287,16 @@ def test_a_summary_tells_what_is_notable(store: Store) -> None:
     assert store.summary().total_memories == 4
 
 
+def test_a_summary_tells_the_commonest_types_only(store: Store) -> None:
+    for n in range(101):
+        store.add(f"memory {n}", memory_type=f"type {n:03}")
+    store.add("one more", memory_type="type 100")
+    by_type = store.summary().by_type
+    assert len(by_type) == 100
+    assert by_type["type 100"] == 2
+    assert "type 099" not in by_type
+
+
 def test_a_summary_of_nothing_is_empty(store: Store) -> None:
     summary = store.summary(since=5)
     assert (summary.total_memories, summary.mean_surprise) == (0, 0)

@@ -387,7 +387,7 @@ class Summary(_message.Message):
     """Over the scored memories; 0 when there is none."""
     @_builtins.property
     def by_type(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
-        """Count by memory_type; the empty type counts under ""."""
+        """Count by memory_type, of the commonest 100 types; the empty type counts under ""."""
 
     @_builtins.property
     def top_tags(self) -> _containers.RepeatedCompositeFieldContainer[Global___TagCount]:

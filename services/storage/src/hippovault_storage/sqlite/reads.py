@@ -11,6 +11,9 @@ from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault_storage.sqlite import identity, pages, query, records, scope
 from hippovault_storage.sqlite.scope import Scope
 
+MAX_TYPES = 100
+"""Of one summary: another program or caller may have used any number of types, and an answer has bounds."""
+
 SIZES = """
 SELECT h.memory_id, octet_length(m.content) + coalesce(octet_length(m.metadata), 0)
 FROM hippo_memories h JOIN memories m ON m.id = h.memory_id
@@ -83,7 +86,10 @@ def summarize(connection: apsw.Connection, request: pb.SummarizeMemoriesRequest)
         conditions.created_since.CopyFrom(request.since)
     within = scope.live(request.namespace, conditions)
     where, parameters = within.condition, within.parameters
-    types = f"SELECT h.memory_type, count(*) FROM hippo_memories h WHERE {where} GROUP BY h.memory_type"
+    types = (
+        f"SELECT h.memory_type, count(*) AS n FROM hippo_memories h WHERE {where} "
+        "GROUP BY h.memory_type ORDER BY n DESC, h.memory_type LIMIT ?"
+    )
     tags = (
         "SELECT t.tag, count(*) AS n FROM hippo_memories h JOIN hippo_tags t ON t.memory_id = h.memory_id "
         f"WHERE {where} GROUP BY t.tag ORDER BY n DESC, t.tag LIMIT ?"
@@ -95,7 +101,7 @@ def summarize(connection: apsw.Connection, request: pb.SummarizeMemoriesRequest)
     mean = f"SELECT avg(h.surprise) FROM hippo_memories h WHERE {where}"
     summary = memory_pb2.Summary(
         total_memories=_count(connection, within),
-        by_type=dict(query.rows(connection, types, parameters)),
+        by_type=dict(query.rows(connection, types, (*parameters, MAX_TYPES))),
         top_tags=[
             memory_pb2.TagCount(tag=tag, count=count)
             for tag, count in query.rows(connection, tags, (*parameters, request.top_tags))
