@@ -358,6 +358,20 @@ def test_a_full_disk_is_told_and_heals(engine: SqliteEngine, path: Path) -> None
     assert count(engine) == stored + 1
 
 
+def test_ids_that_another_program_used_up_are_told_as_that(path: Path) -> None:
+    with SqliteEngine.open(path, DIMENSIONS, READERS):
+        pass
+    with opened(path) as other:
+        sql = "INSERT INTO memories (id, content_hash, content) VALUES (?, 'hash', 'text')"
+        other.execute(sql, (2**63 - 1,))
+    with SqliteEngine.open(path, DIMENSIONS, READERS) as engine:
+        with pytest.raises(ServiceError) as told:
+            put(engine, "more")
+        assert (told.value.code, told.value.reason) == (Code.FAILED_PRECONDITION, "IDS_EXHAUSTED")
+        assert str(path) in told.value.message
+        assert count(engine) == 1
+
+
 def test_a_full_disk_fails_every_write_of_the_group_and_no_other(engine: SqliteEngine) -> None:
     limit_pages(engine, 1)
     release = held(engine)

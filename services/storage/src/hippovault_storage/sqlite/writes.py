@@ -17,6 +17,8 @@ from hippovault_storage.sqlite import identity, query, records, text
 Memory = memory_pb2.Memory
 Columns = records.Columns
 
+LARGEST_ID = 2**63 - 1
+
 
 def put(connection: apsw.Connection, request: pb.PutMemoryRequest) -> pb.PutMemoryResponse:
     """Stores, merges, updates or revives a memory.
@@ -86,7 +88,7 @@ def remove_words(connection: apsw.Connection, ids: Iterable[int]) -> None:
 def _write(connection: apsw.Connection, memory: Memory, stored: Memory | None) -> None:
     """Writes what differs, and sets the memory's id when it is new."""
     if stored is None:
-        memory.id = _insert(connection, "memories", {"content_hash": _row_hash(connection, memory), **_row(memory)})
+        memory.id = _insert_memory(connection, {"content_hash": _row_hash(connection, memory), **_row(memory)})
         _insert(connection, "hippo_memories", {"memory_id": memory.id, **_side_row(memory)})
     else:
         changes = _differing(_row(stored), _row(memory))
@@ -140,6 +142,20 @@ def _words(memory: Memory) -> tuple[bool, str, list[str]]:
 def _differing(before: Columns, after: Columns) -> Columns:
     # Columns that stay are not written: another program may have put into them what it alone can read.
     return {name: value for name, value in after.items() if before[name] != value}
+
+
+def _insert_memory(connection: apsw.Connection, values: Columns) -> int:
+    try:
+        return _insert(connection, "memories", values)
+    except apsw.FullError as error:  # SQLite's word for a full disk, and for an id that cannot be counted up.
+        if query.value(connection, "SELECT seq FROM sqlite_sequence WHERE name = 'memories'") != LARGEST_ID:
+            raise
+        raise ServiceError(
+            grpc.StatusCode.FAILED_PRECONDITION,
+            "IDS_EXHAUSTED",
+            f"{connection.filename}: another program has given a row of the table memories the largest id there is, "
+            f"{LARGEST_ID}, which none can follow",
+        ) from error
 
 
 def _insert(connection: apsw.Connection, table: str, values: Columns) -> int:
