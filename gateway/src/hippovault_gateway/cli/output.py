@@ -14,7 +14,7 @@ _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u20
 
 
 def printable(text: str) -> str:
-    """Returns text with escapes such as `\\x1b` in place of what a terminal would obey instead of showing it."""
+    """Returns text in which backslash escapes stand for what a terminal would obey instead of showing it."""
     return _UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
