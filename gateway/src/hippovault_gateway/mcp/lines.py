@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from types import TracebackType
 from typing import Self
 
@@ -15,6 +16,8 @@ from hippovault_gateway.mcp import messages
 
 MAX_IN_FLIGHT = 100
 """Requests of one session at a time; further ones wait in the socket."""
+MAX_UNREAD_BYTES = 4 * 1024 * 1024
+"""Of answers that the client has not taken; while there are more, its further requests wait in the socket."""
 
 
 class LineStream:
@@ -30,8 +33,9 @@ class LineStream:
         self._reader = reader
         self._writer = writer
         self._last_seconds = last_seconds
-        self._in_flight: set[mcp_types.RequestId] = set()
+        self._in_flight: Counter[str] = Counter()  # Nothing keeps a client from using an id twice.
         self._settled = asyncio.Event()
+        writer.transport.set_write_buffer_limits(MAX_UNREAD_BYTES)
 
     async def line(self) -> bytes:
         """Returns the next line that is not blank; empty at the end.
@@ -64,6 +68,8 @@ class LineStream:
         """
         while True:
             await self._wait_for_fewer_than(MAX_IN_FLIGHT)
+            with contextlib.suppress(OSError):  # Reading finds out that the client is gone.
+                await self._writer.drain()
             try:
                 line = await self.line()
                 if not line:
@@ -102,20 +108,20 @@ class LineStream:
             await self.send(SessionMessage(refused.answer))
 
     async def _wait_for_fewer_than(self, count: int) -> None:
-        while len(self._in_flight) >= count:
+        while self._in_flight.total() >= count:
             self._settled.clear()
             await self._settled.wait()
 
     def _note(self, message: mcp_types.JSONRPCMessage) -> None:
         if isinstance(message, mcp_types.JSONRPCRequest):
-            self._in_flight.add(message.id)
+            self._in_flight[str(message.id)] += 1
         elif isinstance(message, mcp_types.JSONRPCNotification) and message.method == "notifications/cancelled":
             # By the protocol it is not answered any more.
             self._settle((message.params or {}).get("requestId"))
 
     def _settle(self, request_id: object) -> None:
         # The SDK takes 7 and "7" for the same id.
-        self._in_flight = {waiting for waiting in self._in_flight if str(waiting) != str(request_id)}
+        self._in_flight -= Counter([str(request_id)])
         self._settled.set()
 
     async def aclose(self) -> None:
