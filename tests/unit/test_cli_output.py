@@ -40,3 +40,9 @@ def test_a_name_on_the_command_line_is_shown_so(capsys: pytest.CaptureFixture[st
     app.run(["list", "--home", str(home), "--bo\x1b[31mgus"])
 
     assert "\x1b" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("seconds", ["inf", "nan", "1e300", "3601", "0"])
+def test_a_timeout_is_finite(capsys: pytest.CaptureFixture[str], home: Path, seconds: str) -> None:
+    assert app.run(["list", "--home", str(home), "--timeout", seconds]) == app.USAGE
+    assert "timeout" in capsys.readouterr().err

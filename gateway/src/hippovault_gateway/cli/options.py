@@ -12,7 +12,9 @@ from hippovault_chassis.default_home import default_home, given_home
 from hippovault_chassis.home import Home
 from hippovault_chassis.settings import HomePath
 
-Seconds = Annotated[float, Parameter(validator=validators.Number(gt=0))]
+MAX_SECONDS = 3600
+
+Seconds = Annotated[float, Parameter(validator=validators.Number(gt=0, lte=MAX_SECONDS))]
 
 
 @Parameter(name="*")
