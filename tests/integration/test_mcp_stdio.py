@@ -8,7 +8,7 @@ import socket
 import stat
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from hippovault_gateway.mcp import messages, tools
+from hippovault_gateway.mcp import messages, socket_door, tools
 from integration.mcp_support import PROTOCOL, TOOLS, Connect, DoorTests, Era, RawSession, answer, check_outcome
 from support.processes import Process, environment, start
 from support.stack import Stack
@@ -175,6 +175,33 @@ def test_a_client_that_breaks_off_disturbs_no_other(stack: Stack, path: Path, se
 
     assert "result" in session.call("ping", {})
     assert b"unhandled" not in stack.processes["gateway"].log.read_bytes()
+
+
+def test_more_sessions_than_there_may_be_are_closed(home: Path) -> None:
+    path = home / "run" / "mcp.sock"
+    with lonely_gateway(home), ExitStack() as held:
+        for _ in range(socket_door.MAX_SESSIONS):
+            held.enter_context(socket.socket(socket.AF_UNIX)).connect(str(path))
+        with socket.socket(socket.AF_UNIX) as refused:
+            refused.settimeout(socket_door.PREAMBLE_SECONDS / 2)
+            refused.connect(str(path))
+            assert refused.recv(1) == b""
+
+
+def test_a_connection_that_says_nothing_is_closed(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.settimeout(2 * socket_door.PREAMBLE_SECONDS)
+        silent.connect(str(path))
+        assert silent.recv(1) == b""
+
+
+def test_an_unknown_name_is_repeated_in_part_only(session: RawSession) -> None:
+    unknown_tool = session.call("t" * 10_000, {})
+    unknown_argument = session.call("ping", {"a" * 10_000: 1})
+
+    assert "t" * 100 in json.dumps(unknown_tool)
+    assert "a" * 100 in json.dumps(unknown_argument)
+    assert max(len(json.dumps(one)) for one in (unknown_tool, unknown_argument)) < 1000
 
 
 def test_only_the_owner_may_connect(path: Path) -> None:

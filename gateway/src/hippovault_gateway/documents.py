@@ -21,6 +21,9 @@ from pydantic_core import PydanticCustomError
 from hippovault.memory.v1 import memory_service_pb2
 from hippovault_chassis.errors import ServiceError
 
+MAX_NAME = 100
+"""Characters of a name that somebody else gave and that an error repeats."""
+
 DocumentT = TypeVar("DocumentT", bound="Document")
 
 
@@ -56,7 +59,9 @@ def parse(document: type[DocumentT], value: Mapping[str, Any]) -> DocumentT:
         return document.model_validate(value)
     except ValidationError as error:
         problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem["loc"]).lstrip(".")
+        field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem["loc"]).lstrip(".")[
+            :MAX_NAME
+        ]
         message = "unknown argument" if problem["type"] == "extra_forbidden" else problem["msg"]
         raise ServiceError.invalid(field or "arguments", message) from None
 

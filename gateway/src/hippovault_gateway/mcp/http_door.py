@@ -30,6 +30,8 @@ PATH = "/mcp"
 HEALTH_PATH = "/health"
 HEALTH_SECONDS = 1.0
 BACKLOG = 100
+MAX_CONNECTIONS = 512
+"""At a time; requests of further ones are answered by 503."""
 
 
 @contextlib.asynccontextmanager
@@ -157,6 +159,7 @@ async def _serving(application: ASGIApp, listener: socket.socket) -> AsyncIterat
         access_log=False,
         server_header=False,
         ws="none",
+        limit_concurrency=MAX_CONNECTIONS,
         timeout_graceful_shutdown=int(GRACE_SECONDS + LAST_ANSWER_SECONDS),
     )
     serving = _Uvicorn(config)

@@ -23,6 +23,10 @@ from hippovault_gateway.mcp.lines import LineStream
 from hippovault_gateway.settings import ToolSet
 
 BACKLOG = 100
+MAX_SESSIONS = 512
+"""At a time; a further connection is closed at once."""
+PREAMBLE_SECONDS = 10.0
+"""What a connection gets for its first line."""
 PREAMBLE_KEY = "hippovault_tools"
 """Member of the first line, `{"hippovault_tools":"all"}`: the set of tools that the client wants."""
 
@@ -73,6 +77,9 @@ class _Sessions:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = cast("asyncio.Task[Any]", asyncio.current_task())
+        if len(self._open) >= MAX_SESSIONS:
+            writer.close()
+            return
         self._open[task] = writer
         try:
             await self._session(LineStream(reader, writer, server.CALL_SECONDS))
@@ -97,12 +104,15 @@ class _Sessions:
 
     async def _session(self, stream: LineStream) -> None:
         try:
-            line = await stream.line()
+            async with asyncio.timeout(PREAMBLE_SECONDS):
+                line = await stream.line()
             if not line:
                 return
             chosen = self._servers[_tool_set(line)]
         except messages.Refused as refused:
             await stream.refuse(refused)
+            return
+        except TimeoutError:
             return
         await chosen.run(stream, stream, chosen.create_initialization_options())
 
