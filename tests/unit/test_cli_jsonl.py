@@ -76,3 +76,8 @@ def test_what_is_wrong_is_named_without_the_text(line: bytes, field: str) -> Non
     assert caught.value.field == field
     assert caught.value.message.startswith(f"{field}: ")
     assert len(caught.value.message) < 200
+
+
+def test_null_metadata_is_none() -> None:
+    [line] = read(b'{"content":"c","metadata":null}')
+    assert line.request().metadata == ""

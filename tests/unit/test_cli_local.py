@@ -11,7 +11,7 @@ import pytest
 
 from hippovault_chassis import locks
 from hippovault_chassis.home import Home
-from hippovault_gateway.local import log_files, mcp_configuration, notifications, stdio_door
+from hippovault_gateway.local import log_files, mcp_configuration, notifications, state, stdio_door
 from hippovault_gateway.settings import ToolSet
 
 
@@ -124,3 +124,11 @@ def test_datagrams_that_tell_no_readiness_are_passed_over(datagram: bytes) -> No
 
 def test_readiness_has_a_process_and_a_status() -> None:
     assert notifications.parse(b"READY=1\nMAINPID=3\nSTATUS=unix:/x=y") == (3, "unix:/x=y")
+
+
+@pytest.mark.parametrize("text", ["", '{"gateway": {"pi'])
+def test_a_state_file_that_was_cut_short_tells_of_nothing(tmp_path: Path, text: str) -> None:
+    home = Home(tmp_path)
+    home.create()
+    state.state_path(home).write_text(text)
+    assert state.read_serving(home) == {}

@@ -75,6 +75,10 @@ def _none_is_empty(value: object) -> object:
     return [] if value is None else value
 
 
+def _none_is_no_members(value: object) -> object:
+    return {} if value is None else value
+
+
 def _text_of_time(value: object) -> object:
     """Takes seconds since 1970 as well; they become text, which `timestamp` reads."""
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -127,7 +131,7 @@ class MemoryInput(Input):
     """Such as decision, observation, pattern."""
     importance: float | None = None
     """0 to 1."""
-    metadata: dict[str, Any] = {}
+    metadata: Annotated[dict[str, Any], BeforeValidator(_none_is_no_members)] = {}
     """Any JSON object of yours."""
     created_at: Time | None = None
     """When it happened, ISO 8601; now when absent."""

@@ -42,6 +42,6 @@ def read_serving(home: Home) -> dict[str, Serving]:
     """Returns the processes that serve; meaningful only while the supervisor holds its lock."""
     try:
         serving: dict[str, Serving] = json.loads(state_path(home).read_text())
-    except FileNotFoundError:
+    except (FileNotFoundError, ValueError):  # Or cut short, as a full disk or a lost machine leaves it.
         return {}
     return serving
