@@ -100,6 +100,9 @@ def test_starting_again_says_so_and_changes_nothing(memory: Path) -> None:
     before = answer(memory, "status")
     again = answer(memory, "up", "--detach")
     assert again["already_running"] is True
+    elsewhere = hippovault(memory, "up", "--detach", "--http", "127.0.0.1:1")
+    assert elsewhere.returncode == 0
+    assert b"--http is not used" in elsewhere.stderr
     assert again["pid"] == before["pid"]
     assert again["mcp_http_url"] == before["ping"]["mcp_http_url"]
     assert answer(memory, "status")["processes"] == before["processes"]

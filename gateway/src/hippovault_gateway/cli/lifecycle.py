@@ -46,6 +46,10 @@ def up(
     if detach:
         started = launcher.start_detached(home, start_timeout, environment)
         url = _http_url(options, start_timeout) if started.already_running else started.http_url
+        if http and started.already_running:
+            output.warn(
+                f"the memory runs already, and serves MCP over HTTP at {url or 'no address'}; --http is not used"
+            )
         _show_up(options, started.pid, url, already_running=started.already_running)
         return
     pid = holder(lock_path(home))
