@@ -13,6 +13,7 @@ from hippovault_chassis import locks
 from hippovault_chassis.home import Home
 from hippovault_gateway.local import log_files, mcp_configuration, notifications, state, stdio_door
 from hippovault_gateway.settings import ToolSet
+from support.command import hippovault
 
 
 @pytest.fixture(autouse=True)
@@ -132,3 +133,21 @@ def test_a_state_file_that_was_cut_short_tells_of_nothing(tmp_path: Path, text: 
     home.create()
     state.state_path(home).write_text(text)
     assert state.read_serving(home) == {}
+
+
+def test_a_door_whose_home_cannot_be_written_says_so(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.touch()
+    ended = hippovault(home, "mcp", "--home", str(home))
+    assert ended.returncode == 1
+    assert ended.stderr.startswith(b"hippovault mcp: the memory ")
+    assert b"Traceback" not in ended.stderr
+
+
+def test_a_configuration_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    (home / "hippovault.toml").mkdir(parents=True)
+    ended = hippovault(home, "list", "--home", str(home))
+    assert ended.returncode != 0
+    assert b"Traceback" not in ended.stderr
+    assert b"hippovault.toml" in ended.stderr

@@ -57,6 +57,13 @@ def run(arguments: Sequence[str]) -> int:
         error.verbose = False  # Else it would quote the whole command line, contents and all.
         output.fail(failures.usage(str(error), _field(error)), as_json="--json" in arguments)
         return USAGE
+    except (OSError, TypeError) as error:
+        # The parser stumbles over the error of a configuration file that cannot be read.
+        cause = error if isinstance(error, OSError) else error.__context__
+        if not isinstance(cause, OSError):
+            raise
+        output.fail(failures.document(cause), as_json="--json" in arguments)
+        return FAILURE
     try:
         code = command(*bound.args, **bound.kwargs)
         sys.stdout.flush()

@@ -52,7 +52,11 @@ def run(home: str, tools: str) -> int:
         The exit code.
     """
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    gateway = _connected(home) or _started(home)
+    try:
+        gateway = _connected(home) or _started(home)
+    except OSError as error:
+        sys.stderr.write(f"hippovault mcp: the memory {home} cannot be started: {error}\n")
+        return 1
     if gateway is None:
         sys.stderr.write(f"hippovault mcp: the memory {home} does not answer and could not be started\n")
         return 1
