@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from hippovault_chassis import process, serving
 from hippovault_gateway import http_address, servicer
+from hippovault_gateway.accepting import AcceptErrors
 from hippovault_gateway.application import Application
 from hippovault_gateway.clients import Services
 from hippovault_gateway.doors import Doors
@@ -23,6 +24,7 @@ def main() -> None:
 async def _serve(settings: GatewaySettings) -> None:
     # The SDK is the slowest import of the process; errors in settings are told before it.
     settings.surprise_weights()
+    asyncio.get_running_loop().set_exception_handler(AcceptErrors())
     from hippovault_gateway.mcp.http_door import http_door
     from hippovault_gateway.mcp.socket_door import socket_door
 
