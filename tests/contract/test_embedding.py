@@ -77,6 +77,12 @@ def get_model(stub: EmbeddingServiceStub) -> pb.GetModelResponse:
     return stub.GetModel(pb.GetModelRequest(), timeout=SECONDS)
 
 
+def health_of(process: Process, name: str = SERVICE) -> int:
+    with grpc.insecure_channel(process.status) as channel:
+        request = health_pb2.HealthCheckRequest(service=name)
+        return int(health_pb2_grpc.HealthStub(channel).Check(request, timeout=SECONDS).status)
+
+
 def refusal(stub: EmbeddingServiceStub, request: pb.EmbedRequest) -> ServiceError:
     with pytest.raises(grpc.RpcError) as caught:
         stub.Embed(request, timeout=SECONDS)
@@ -251,11 +257,13 @@ def test_a_damaged_file_is_named_and_the_process_recovers(home: Path, file: str)
         assert not get_model(stub).loaded
         assert get_model(stub).load_error in error.message
         assert str(path) in get_model(stub).load_error
+        assert health_of(process) == health_pb2.HealthCheckResponse.NOT_SERVING
         path.unlink()
         assert file in refusal(stub, pb.EmbedRequest(texts=["x"])).message
         path.write_bytes(intact)
         assert vectors(embed(stub, ["x"])).shape == (1, DIMENSIONS)
         assert get_model(stub).load_error == ""
+        assert health_of(process) == health_pb2.HealthCheckResponse.SERVING
 
 
 # Bad input
@@ -344,9 +352,7 @@ def test_a_deadline_ends_a_long_request(home: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", SERVICE])
 def test_health_says_serving(process: Process, name: str) -> None:
-    with grpc.insecure_channel(process.status) as channel:
-        answer = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(service=name), timeout=SECONDS)
-    assert answer.status == health_pb2.HealthCheckResponse.SERVING
+    assert health_of(process, name) == health_pb2.HealthCheckResponse.SERVING
 
 
 def test_reflection_lists_the_service(process: Process) -> None:

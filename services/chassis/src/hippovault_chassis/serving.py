@@ -49,6 +49,8 @@ class Service:
     servicer: Any
     add: Callable[[Any, Any], None]
     """The generated `add_…Servicer_to_server`."""
+    healthy: Callable[[], bool] = lambda: True
+    """What an asyncio server asks at each health check, beside whether it drains."""
 
 
 @contextlib.asynccontextmanager
@@ -64,7 +66,7 @@ async def aio_server(address: str, services: Sequence[Service]) -> AsyncIterator
     addresses.check_bind("listen", address)
     lock = addresses.lock_socket(address)
     server = grpc.aio.server(interceptors=[AioInterceptor()], options=OPTIONS)
-    health_servicer = health.aio.HealthServicer()
+    health_servicer = _AioHealth(services)
     bound = _register(server, services, health_servicer, address)
     for name in _health_names(services):
         await health_servicer.set(name, health_pb2.HealthCheckResponse.SERVING)
@@ -166,6 +168,22 @@ def _watch_parent(gone: Callable[[], object]) -> None:
             gone()
 
     threading.Thread(target=watch, name="parent-watch", daemon=True).start()
+
+
+class _AioHealth(health.aio.HealthServicer):  # type: ignore[misc]  # It has no types.
+    """The standard service, which heeds what the services know of themselves."""
+
+    def __init__(self, services: Sequence[Service]) -> None:
+        super().__init__()
+        self._services = services
+
+    async def Check(self, request: Any, context: Any) -> Any:  # noqa: N802  # The contract names it.
+        """Answers one check."""
+        answer = await super().Check(request, context)
+        asked = (service for service in self._services if request.service in {"", service.name})
+        if all(service.healthy() for service in asked):
+            return answer
+        return health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.NOT_SERVING)
 
 
 def _reserved_health(admission: Admission) -> Any:

@@ -25,7 +25,9 @@ def serve(settings: EmbeddingSettings) -> None:
 async def _serve(settings: EmbeddingSettings) -> None:
     embedder = Embedder(default_model(), settings.threads)
     servicer = EmbeddingServicer(embedder, settings.max_texts, settings.max_text_bytes)
-    service = serving.Service(NAME, servicer, add_EmbeddingServiceServicer_to_server)
+    service = serving.Service(
+        NAME, servicer, add_EmbeddingServiceServicer_to_server, healthy=lambda: not embedder.load_error
+    )
     try:
         async with serving.aio_server(settings.address("embedding"), [service]) as bound:
             await serving.stopped(bound)
