@@ -10,12 +10,11 @@ from importlib.metadata import version
 import grpc
 
 from hippovault.embedding.v1 import embedding_pb2
-from hippovault.memory.v1 import memory_pb2
 from hippovault.memory.v1 import memory_service_pb2 as pb
 from hippovault.storage.v1 import storage_pb2
 from hippovault_chassis import memory_rules
 from hippovault_chassis.errors import ServiceError
-from hippovault_gateway.clients import EMBEDDING, STORAGE, Services, call
+from hippovault_gateway.clients import EMBEDDING, STORAGE, RequestT, ResponseT, Services, call
 from hippovault_gateway.limits import MAX_PAGE_SIZE, MAX_SKIP
 from hippovault_gateway.recall import Recaller
 from hippovault_gateway.remember import Rememberer
@@ -54,9 +53,8 @@ class Application:
 
     async def get_memory(self, request: pb.GetMemoryRequest) -> pb.GetMemoryResponse:
         """Returns one live memory."""
-        get = storage_pb2.GetMemoryRequest(
-            namespace=memory_rules.namespace(request.namespace), ref=_checked_ref(request.ref)
-        )
+        memory_rules.reference("ref", request.ref)
+        get = storage_pb2.GetMemoryRequest(namespace=memory_rules.namespace(request.namespace), ref=request.ref)
         return pb.GetMemoryResponse(memory=(await call(self._services.storage.GetMemory, get, STORAGE)).memory)
 
     async def list_memories(self, request: pb.ListMemoriesRequest) -> pb.ListMemoriesResponse:
@@ -77,10 +75,9 @@ class Application:
 
     async def forget(self, request: pb.ForgetRequest) -> pb.ForgetResponse:
         """Deletes softly, or with dry_run tells what would be deleted."""
+        memory_rules.reference("ref", request.ref)
         delete = storage_pb2.DeleteMemoryRequest(
-            namespace=memory_rules.namespace(request.namespace),
-            ref=_checked_ref(request.ref),
-            dry_run=request.dry_run,
+            namespace=memory_rules.namespace(request.namespace), ref=request.ref, dry_run=request.dry_run
         )
         deleted = await call(self._services.storage.DeleteMemory, delete, STORAGE)
         return pb.ForgetResponse(ids=deleted.ids, dry_run=request.dry_run)
@@ -99,7 +96,10 @@ class Application:
 
     async def ping(self, _request: pb.PingRequest) -> pb.PingResponse:
         """Says how the gateway and the services behind it are, whether or not they answer."""
-        model, stats = await asyncio.gather(self._model(), self._stats())
+        model, stats = await asyncio.gather(
+            _answer(self._services.embedding.GetModel, embedding_pb2.GetModelRequest(), EMBEDDING),
+            _answer(self._services.storage.GetStats, storage_pb2.GetStatsRequest(), STORAGE),
+        )
         response = pb.PingResponse(
             version=VERSION,
             uptime_seconds=time.monotonic() - self._started,
@@ -111,21 +111,14 @@ class Application:
             response.deleted_memories = stats.deleted_memories
         return response
 
-    async def _model(self) -> embedding_pb2.GetModelResponse | ServiceError:
-        try:
-            return await call(
-                self._services.embedding.GetModel, embedding_pb2.GetModelRequest(), EMBEDDING, at_most=PING_SECONDS
-            )
-        except ServiceError as error:
-            return error
 
-    async def _stats(self) -> storage_pb2.GetStatsResponse | ServiceError:
-        try:
-            return await call(
-                self._services.storage.GetStats, storage_pb2.GetStatsRequest(), STORAGE, at_most=PING_SECONDS
-            )
-        except ServiceError as error:
-            return error
+async def _answer(
+    method: grpc.aio.UnaryUnaryMultiCallable[RequestT, ResponseT], request: RequestT, service: str
+) -> ResponseT | ServiceError:
+    try:
+        return await call(method, request, service, at_most=PING_SECONDS)
+    except ServiceError as error:
+        return error
 
 
 def _fitting(
@@ -147,11 +140,3 @@ def _status(
         return pb.ServiceStatus(name=name, reason=answer.load_error, detail=answer.name)
     detail = answer.engine if isinstance(answer, storage_pb2.GetStatsResponse) else answer.name
     return pb.ServiceStatus(name=name, serving=True, detail=detail)
-
-
-def _checked_ref(ref: memory_pb2.MemoryRef) -> memory_pb2.MemoryRef:
-    if ref.WhichOneof("ref") is None:
-        raise ServiceError.invalid("ref", "must name a memory by id, content_hash or entity")
-    if ref.HasField("entity"):
-        memory_rules.text("ref.entity.key", ref.entity.key, memory_rules.MAX_NAME_BYTES)
-    return ref

@@ -12,7 +12,7 @@ import grpc
 from google.protobuf.message import Message
 
 from hippovault.embedding.v1 import embedding_pb2, embedding_pb2_grpc
-from hippovault.storage.v1 import storage_pb2_grpc
+from hippovault.storage.v1 import storage_pb2, storage_pb2_grpc
 from hippovault_chassis import channels, deadline, health
 from hippovault_chassis.errors import ServiceError
 
@@ -25,8 +25,8 @@ ResponseT = TypeVar("ResponseT", bound=Message)
 
 EMBEDDING = "embedding"
 STORAGE = "storage"
-EMBEDDING_SERVICE = "hippovault.embedding.v1.EmbeddingService"
-STORAGE_SERVICE = "hippovault.storage.v1.StorageService"
+EMBEDDING_SERVICE: str = embedding_pb2.DESCRIPTOR.services_by_name["EmbeddingService"].full_name
+STORAGE_SERVICE: str = storage_pb2.DESCRIPTOR.services_by_name["StorageService"].full_name
 INNER_SHARE = 0.95
 """Of the time left that an inner call gets, so that its failure is told before the caller's own deadline ends."""
 VECTOR_FIELDS = frozenset({"vector", "vectors", "dense.vector"})

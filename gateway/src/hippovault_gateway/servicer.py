@@ -11,7 +11,7 @@ from hippovault.memory.v1 import memory_service_pb2_grpc
 from hippovault_chassis.serving import Service
 from hippovault_gateway.application import Application
 
-NAME = "hippovault.memory.v1.MemoryService"
+NAME: str = pb.DESCRIPTOR.services_by_name["MemoryService"].full_name
 
 Context = grpc.aio.ServicerContext[Any, Any]
 

@@ -88,6 +88,16 @@ def _controls_but(allowed: frozenset[str]) -> re.Pattern[str]:
     return re.compile(f"[{''.join(character for character in CONTROLS if character not in allowed)}]")
 
 
+def reference(field: str, value: pb.MemoryRef) -> None:
+    """Checks that a reference names a memory, and brings its key to its stored form, in place."""
+    if value.WhichOneof("ref") is None:
+        raise ServiceError.invalid(field, "must name a memory by id, content_hash or entity")
+    if value.HasField("entity"):
+        entity = value.entity
+        entity.category, entity.key = entity.category.strip(), entity.key.strip()
+        text(f"{field}.entity.key", entity.key, MAX_NAME_BYTES)
+
+
 def query(field: str, value: str) -> None:
     """Checks the text of a search."""
     text(field, value, MAX_QUERY_BYTES, allowed=LINE_CONTROLS)

@@ -51,7 +51,7 @@ def find(request: pb.FindMemoryRequest) -> None:
 def get(request: pb.GetMemoryRequest) -> None:
     """Checks a GetMemoryRequest."""
     request.namespace = memory_rules.namespace(request.namespace)
-    _ref(request.ref)
+    memory_rules.reference("ref", request.ref)
 
 
 def batch_get(request: pb.BatchGetMemoriesRequest) -> None:
@@ -63,7 +63,7 @@ def batch_get(request: pb.BatchGetMemoriesRequest) -> None:
 def delete(request: pb.DeleteMemoryRequest) -> None:
     """Checks a DeleteMemoryRequest."""
     request.namespace = memory_rules.namespace(request.namespace)
-    _ref(request.ref)
+    memory_rules.reference("ref", request.ref)
 
 
 def list_(request: pb.ListMemoriesRequest) -> None:
@@ -126,12 +126,3 @@ def _surprise(surprise: memory_pb2.Surprise) -> None:
         memory_rules.fraction(f"surprise.components.{field.name}", value)
     if surprise.version < 0:
         raise ServiceError.invalid("surprise.version", f"must be 0 or more, is {surprise.version}")
-
-
-def _ref(ref: memory_pb2.MemoryRef) -> None:
-    if ref.WhichOneof("ref") is None:
-        raise ServiceError.invalid("ref", "must name a memory by id, content_hash or entity")
-    if ref.HasField("entity"):
-        entity = ref.entity
-        entity.category, entity.key = entity.category.strip(), entity.key.strip()
-        memory_rules.text("ref.entity.key", entity.key, memory_rules.MAX_NAME_BYTES)

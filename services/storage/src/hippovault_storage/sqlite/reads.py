@@ -14,10 +14,9 @@ from hippovault_storage.sqlite.scope import Scope
 MAX_TYPES = 100
 """Of one summary: another program or caller may have used any number of types, and an answer has bounds."""
 
-SIZES = """
-SELECT h.memory_id, octet_length(m.content) + coalesce(octet_length(m.metadata), 0)
-FROM hippo_memories h JOIN memories m ON m.id = h.memory_id
-WHERE {scope} AND h.memory_id IN (SELECT value FROM json_each(?))
+SIZES = f"""
+SELECT h.memory_id, {records.SIZE} FROM hippo_memories h JOIN memories m ON m.id = h.memory_id
+WHERE {{scope}} AND h.memory_id IN (SELECT value FROM json_each(?))
 """
 
 

@@ -29,6 +29,9 @@ SURPRISE = 16
 
 NO_HINTS = "[]"
 
+SIZE = "octet_length(m.content) + coalesce(octet_length(m.metadata), 0)"
+"""The bytes of a memory's content and metadata, which are most of it; for `fitting`."""
+
 MAX_ANSWER_BYTES = 3 * 1024 * 1024
 """Of the memories in one answer, unless it has one alone; gRPC clients take 4 MiB by default."""
 
@@ -76,7 +79,7 @@ def fitting(sizes: Iterable[tuple[int, int]]) -> list[int]:
     """Returns the first ids whose memories fit into an answer, at least one.
 
     Args:
-        sizes: Ids with the bytes of their contents and metadata, which are most of a memory.
+        sizes: Ids with their SIZE.
     """
     ids: list[int] = []
     total = 0

@@ -49,8 +49,8 @@ DISTANCES = """
 SELECT e.rowid, vec_distance_cosine(e.content_embedding, ?)
 FROM json_each(?) CROSS JOIN memory_embeddings e ON e.rowid = json_each.value
 """
-LIGHT = """
-SELECT h.memory_id, h.created_at, h.surprise, octet_length(m.content) + coalesce(octet_length(m.metadata), 0)
+LIGHT = f"""
+SELECT h.memory_id, h.created_at, h.surprise, {records.SIZE}
 FROM hippo_memories h JOIN memories m ON m.id = h.memory_id WHERE h.memory_id IN (SELECT value FROM json_each(?))
 """
 NEWEST = """
