@@ -138,4 +138,6 @@ def _error_into(result: pb.BatchRememberResult) -> Iterator[None]:
         if error.code not in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION):
             raise
         code = error.code.value[0]
-        result.error.CopyFrom(pb.BatchError(code=code, message=error.message, field=error.field, reason=error.reason))
+        result.error.CopyFrom(
+            memory_pb2.BatchError(code=code, message=error.message, field=error.field, reason=error.reason)
+        )

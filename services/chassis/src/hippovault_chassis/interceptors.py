@@ -6,6 +6,7 @@ import contextlib
 import inspect
 import uuid
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias
 
 import grpc
@@ -24,8 +25,17 @@ Details = grpc.HandlerCallDetails
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 Behaviour: TypeAlias = Callable[[Any, Any], Any]
 """What a servicer's method is: takes a request or an iterator of them, and a context."""
-Wrap: TypeAlias = Callable[[Behaviour, str], Behaviour]
-"""Takes a servicer's method and its full name."""
+Wrap: TypeAlias = Callable[[Behaviour, "Method"], Behaviour]
+
+
+@dataclass(frozen=True)
+class Method:
+    """A servicer's method."""
+
+    name: str
+    """Full name."""
+    streams: bool
+    """Whether it takes or answers a stream."""
 
 
 class AioInterceptor(grpc.aio.ServerInterceptor):
@@ -54,15 +64,16 @@ def _wrapped(handler: Handler | None, method: str, unary: Wrap, stream: Wrap) ->
     if handler is None or method.startswith(GRPCS_OWN):
         return handler
     kind = "_".join("stream" if many else "unary" for many in (handler.request_streaming, handler.response_streaming))
-    behaviour = (stream if handler.response_streaming else unary)(getattr(handler, kind), method)
+    about = Method(method, handler.request_streaming or handler.response_streaming)
+    behaviour = (stream if handler.response_streaming else unary)(getattr(handler, kind), about)
     make = getattr(grpc, f"{kind}_rpc_method_handler")
     wrapped: Handler = make(behaviour, handler.request_deserializer, handler.response_serializer)
     return wrapped
 
 
-def _aio(behaviour: Behaviour, method: str) -> Behaviour:
+def _aio(behaviour: Behaviour, method: Method) -> Behaviour:
     async def call(argument: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
-        deadline.start(context.time_remaining())
+        deadline.start(context.time_remaining(), stream=method.streams)
         try:
             answer = behaviour(argument, context)
             if not inspect.isasyncgen(answer):
@@ -73,13 +84,13 @@ def _aio(behaviour: Behaviour, method: str) -> Behaviour:
         except grpc.aio.AbortError:
             raise
         except Exception as error:  # noqa: BLE001  # The one place where all of them end.
-            mapped = told(error, method)
+            mapped = told(error, method.name)
             await context.abort(mapped.code, mapped.message, _metadata(mapped))
 
     return call
 
 
-def _unary(behaviour: Behaviour, method: str) -> Behaviour:
+def _unary(behaviour: Behaviour, method: Method) -> Behaviour:
     def call(argument: Any, context: grpc.ServicerContext) -> Any:
         with _mapping(method, context):
             return behaviour(argument, context)
@@ -87,7 +98,7 @@ def _unary(behaviour: Behaviour, method: str) -> Behaviour:
     return call
 
 
-def _stream(behaviour: Behaviour, method: str) -> Behaviour:
+def _stream(behaviour: Behaviour, method: Method) -> Behaviour:
     def call(argument: Any, context: grpc.ServicerContext) -> Iterator[Any]:
         with _mapping(method, context):
             yield from behaviour(argument, context)
@@ -96,14 +107,14 @@ def _stream(behaviour: Behaviour, method: str) -> Behaviour:
 
 
 @contextlib.contextmanager
-def _mapping(method: str, context: grpc.ServicerContext) -> Iterator[None]:
-    deadline.start(context.time_remaining())
+def _mapping(method: Method, context: grpc.ServicerContext) -> Iterator[None]:
+    deadline.start(context.time_remaining(), stream=method.streams)
     try:
         yield
     except Exception as error:  # The one place where all of them end.
         if type(error) in {Exception, grpc.RpcError} and not error.args:
             raise  # How gRPC tells that the handler aborted, or that the client is gone.
-        abort(context, told(error, method))
+        abort(context, told(error, method.name))
 
 
 def abort(context: grpc.ServicerContext, error: ServiceError) -> NoReturn:

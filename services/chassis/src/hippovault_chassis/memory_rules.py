@@ -22,7 +22,7 @@ DEFAULT_NAMESPACE = "default"
 MAX_CONTENT_BYTES = 65_536
 MAX_QUERY_BYTES = 8_192
 MAX_NAME_BYTES = 256
-"""For namespace, category, key and memory_type."""
+"""For namespace, category, key, memory_type and status."""
 MAX_TAGS = 32
 MAX_TAG_BYTES = 128
 MAX_HINTS = 3
@@ -45,7 +45,7 @@ def normalise(memory: pb.Memory) -> None:
     """
     memory.namespace = namespace(memory.namespace)
     text("content", memory.content, MAX_CONTENT_BYTES, allowed=LINE_CONTROLS)
-    for field in ("category", "key", "memory_type"):
+    for field in ("category", "key", "memory_type", "status"):
         value = getattr(memory, field).strip()
         if value:
             text(field, value, MAX_NAME_BYTES)
@@ -107,7 +107,7 @@ def search_filter(value: pb.Filter) -> None:
     """Checks a filter and brings its names to their stored form, in place."""
     value.tags_any[:] = tags("filter.tags_any", value.tags_any)
     value.tags_all[:] = tags("filter.tags_all", value.tags_all)
-    for field in ("memory_types", "categories"):
+    for field in ("memory_types", "categories", "statuses"):
         names = getattr(value, field)
         names[:] = [name.strip() for name in names]
         within(f"filter.{field}", len(names), 0, MAX_TAGS)

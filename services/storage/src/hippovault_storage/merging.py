@@ -67,6 +67,8 @@ def _merged(stored: Memory, given: Memory, now: float, *, takes_surprise: bool) 
     memory.tags[:] = _union(stored.tags, given.tags)
     if given.memory_type:
         memory.memory_type = given.memory_type
+    if given.status:
+        memory.status = given.status
     if given.HasField("importance"):
         memory.importance = given.importance
     if takes_surprise and given.HasField("surprise"):

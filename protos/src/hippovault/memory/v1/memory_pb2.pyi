@@ -20,6 +20,34 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _Visibility:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _VisibilityEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Visibility.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    VISIBILITY_UNSPECIFIED: _Visibility.ValueType  # 0
+    """Same as VISIBILITY_LIVE."""
+    VISIBILITY_LIVE: _Visibility.ValueType  # 1
+    """Those that are not deleted."""
+    VISIBILITY_DELETED: _Visibility.ValueType  # 2
+    """Those that are deleted."""
+    VISIBILITY_ALL: _Visibility.ValueType  # 3
+    """Both."""
+
+class Visibility(_Visibility, metaclass=_VisibilityEnumTypeWrapper):
+    """Which memories a read sees."""
+
+VISIBILITY_UNSPECIFIED: Visibility.ValueType  # 0
+"""Same as VISIBILITY_LIVE."""
+VISIBILITY_LIVE: Visibility.ValueType  # 1
+"""Those that are not deleted."""
+VISIBILITY_DELETED: Visibility.ValueType  # 2
+"""Those that are deleted."""
+VISIBILITY_ALL: Visibility.ValueType  # 3
+"""Both."""
+Global___Visibility: _TypeAlias = Visibility  # noqa: Y015
+
 class _WriteOutcome:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -31,7 +59,7 @@ class _WriteOutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_WriteOut
     """A new memory."""
     WRITE_OUTCOME_EXISTED: _WriteOutcome.ValueType  # 2
     """The memory was there with the same content. Tags were merged; hints replaced where given, and by none where the
-    write has a key; key, type, importance and metadata replaced where given; its time, surprise and vector stay, or are
+    write has a key; key, type, status, importance and metadata replaced where given; its time, surprise and vector stay, or are
     taken from this write where it had none.
     """
     WRITE_OUTCOME_UPDATED: _WriteOutcome.ValueType  # 3
@@ -49,7 +77,7 @@ WRITE_OUTCOME_CREATED: WriteOutcome.ValueType  # 1
 """A new memory."""
 WRITE_OUTCOME_EXISTED: WriteOutcome.ValueType  # 2
 """The memory was there with the same content. Tags were merged; hints replaced where given, and by none where the
-write has a key; key, type, importance and metadata replaced where given; its time, surprise and vector stay, or are
+write has a key; key, type, status, importance and metadata replaced where given; its time, surprise and vector stay, or are
 taken from this write where it had none.
 """
 WRITE_OUTCOME_UPDATED: WriteOutcome.ValueType  # 3
@@ -83,6 +111,7 @@ class Memory(_message.Message):
     SURPRISE_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     MODEL_REVISION_FIELD_NUMBER: _builtins.int
+    STATUS_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     """Assigned by the storage engine; never reused."""
     namespace: _builtins.str
@@ -103,6 +132,8 @@ class Memory(_message.Message):
     """1 at first, one more with every change of content."""
     model_revision: _builtins.str
     """Revision of the model that made the stored vector; empty when it is unknown."""
+    status: _builtins.str
+    """The caller's word for the state of what is remembered, such as "open" or "done"."""
     @_builtins.property
     def tags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
@@ -141,16 +172,53 @@ class Memory(_message.Message):
         surprise: Global___Surprise | None = ...,
         version: _builtins.int = ...,
         model_revision: _builtins.str = ...,
+        status: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_importance", b"_importance", "created_at", b"created_at", "deleted_at", b"deleted_at", "importance", b"importance", "surprise", b"surprise", "updated_at", b"updated_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_importance", b"_importance", "category", b"category", "content", b"content", "content_hash", b"content_hash", "created_at", b"created_at", "deleted_at", b"deleted_at", "hints", b"hints", "id", b"id", "importance", b"importance", "key", b"key", "memory_type", b"memory_type", "metadata", b"metadata", "model_revision", b"model_revision", "namespace", b"namespace", "surprise", b"surprise", "tags", b"tags", "updated_at", b"updated_at", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_importance", b"_importance", "category", b"category", "content", b"content", "content_hash", b"content_hash", "created_at", b"created_at", "deleted_at", b"deleted_at", "hints", b"hints", "id", b"id", "importance", b"importance", "key", b"key", "memory_type", b"memory_type", "metadata", b"metadata", "model_revision", b"model_revision", "namespace", b"namespace", "status", b"status", "surprise", b"surprise", "tags", b"tags", "updated_at", b"updated_at", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__importance: _TypeAlias = _typing.Literal["importance"]  # noqa: Y015
     _WhichOneofArgType__importance: _TypeAlias = _typing.Literal["_importance", b"_importance"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__importance) -> _WhichOneofReturnType__importance | None: ...
 
 Global___Memory: _TypeAlias = Memory  # noqa: Y015
+
+@_typing.final
+class MemoryVersion(_message.Message):
+    """What a memory was from one instant to another: one life of one version of its content."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MEMORY_FIELD_NUMBER: _builtins.int
+    SINCE_FIELD_NUMBER: _builtins.int
+    UNTIL_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def memory(self) -> Global___Memory:
+        """As it was at the end of that time, without hints."""
+
+    @_builtins.property
+    def since(self) -> _timestamp_pb2.Timestamp:
+        """Not before this time by the store's clock."""
+
+    @_builtins.property
+    def until(self) -> _timestamp_pb2.Timestamp:
+        """Before this time; absent while it lasts."""
+
+    def __init__(
+        self,
+        *,
+        memory: Global___Memory | None = ...,
+        since: _timestamp_pb2.Timestamp | None = ...,
+        until: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["memory", b"memory", "since", b"since", "until", b"until"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["memory", b"memory", "since", b"since", "until", b"until"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MemoryVersion: _TypeAlias = MemoryVersion  # noqa: Y015
 
 @_typing.final
 class Surprise(_message.Message):
@@ -282,6 +350,7 @@ class Filter(_message.Message):
     CATEGORIES_FIELD_NUMBER: _builtins.int
     CREATED_SINCE_FIELD_NUMBER: _builtins.int
     CREATED_BEFORE_FIELD_NUMBER: _builtins.int
+    STATUSES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def tags_any(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """At least one of these tags, compared exactly."""
@@ -306,6 +375,10 @@ class Filter(_message.Message):
     def created_before(self) -> _timestamp_pb2.Timestamp:
         """created_at before this time."""
 
+    @_builtins.property
+    def statuses(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """One of these statuses, compared exactly."""
+
     def __init__(
         self,
         *,
@@ -315,14 +388,48 @@ class Filter(_message.Message):
         categories: _abc.Iterable[_builtins.str] | None = ...,
         created_since: _timestamp_pb2.Timestamp | None = ...,
         created_before: _timestamp_pb2.Timestamp | None = ...,
+        statuses: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["created_before", b"created_before", "created_since", b"created_since"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["categories", b"categories", "created_before", b"created_before", "created_since", b"created_since", "memory_types", b"memory_types", "tags_all", b"tags_all", "tags_any", b"tags_any"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["categories", b"categories", "created_before", b"created_before", "created_since", b"created_since", "memory_types", b"memory_types", "statuses", b"statuses", "tags_all", b"tags_all", "tags_any", b"tags_any"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Filter: _TypeAlias = Filter  # noqa: Y015
+
+@_typing.final
+class BatchError(_message.Message):
+    """Why one item of a batch failed."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CODE_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    FIELD_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    code: _builtins.int
+    """A google.rpc.Code."""
+    message: _builtins.str
+    field: _builtins.str
+    """The offending field, where one is to blame."""
+    reason: _builtins.str
+    """What programs compare; see ErrorInfo.reason."""
+    def __init__(
+        self,
+        *,
+        code: _builtins.int = ...,
+        message: _builtins.str = ...,
+        field: _builtins.str = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "field", b"field", "message", b"message", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BatchError: _TypeAlias = BatchError  # noqa: Y015
 
 @_typing.final
 class ArmScore(_message.Message):

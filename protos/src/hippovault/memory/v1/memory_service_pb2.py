@@ -22,61 +22,76 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from google.protobuf import field_mask_pb2 as google_dot_protobuf_dot_field__mask__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from hippovault.memory.v1 import memory_pb2 as hippovault_dot_memory_dot_v1_dot_memory__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)hippovault/memory/v1/memory_service.proto\x12\x14hippovault.memory.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a!hippovault/memory/v1/memory.proto\"\xf0\x01\n\x0fRememberRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\x12\x10\n\x08\x63\x61tegory\x18\x03 \x01(\t\x12\x0b\n\x03key\x18\x04 \x01(\t\x12\x0c\n\x04tags\x18\x05 \x03(\t\x12\r\n\x05hints\x18\x06 \x03(\t\x12\x13\n\x0bmemory_type\x18\x07 \x01(\t\x12\x17\n\nimportance\x18\x08 \x01(\x01H\x00\x88\x01\x01\x12\x10\n\x08metadata\x18\t \x01(\t\x12.\n\ncreated_at\x18\n \x01(\x0b\x32\x1a.google.protobuf.TimestampB\r\n\x0b_importance\"\x88\x01\n\x10RememberResponse\x12,\n\x06memory\x18\x01 \x01(\x0b\x32\x1c.hippovault.memory.v1.Memory\x12\x33\n\x07outcome\x18\x02 \x01(\x0e\x32\".hippovault.memory.v1.WriteOutcome\x12\x11\n\ttruncated\x18\x03 \x01(\x08\"O\n\x14\x42\x61tchRememberRequest\x12\x37\n\x08requests\x18\x01 \x03(\x0b\x32%.hippovault.memory.v1.RememberRequest\"S\n\x15\x42\x61tchRememberResponse\x12:\n\x07results\x18\x01 \x03(\x0b\x32).hippovault.memory.v1.BatchRememberResult\"\x8e\x01\n\x13\x42\x61tchRememberResult\x12:\n\x08response\x18\x01 \x01(\x0b\x32&.hippovault.memory.v1.RememberResponseH\x00\x12\x31\n\x05\x65rror\x18\x02 \x01(\x0b\x32 .hippovault.memory.v1.BatchErrorH\x00\x42\x08\n\x06result\"J\n\nBatchError\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\r\n\x05\x66ield\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\"\xfe\x01\n\rRecallRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\r\n\x05query\x18\x02 \x01(\t\x12\x12\n\x05limit\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12.\n\x04mode\x18\x04 \x01(\x0e\x32 .hippovault.memory.v1.RecallMode\x12\x19\n\x11no_surprise_boost\x18\x05 \x01(\x08\x12\x1e\n\x11oversample_factor\x18\x06 \x01(\x05H\x01\x88\x01\x01\x12,\n\x06\x66ilter\x18\x07 \x01(\x0b\x32\x1c.hippovault.memory.v1.FilterB\x08\n\x06_limitB\x14\n\x12_oversample_factor\"\xb7\x01\n\x0eRecallResponse\x12\'\n\x04hits\x18\x01 \x03(\x0b\x32\x19.hippovault.memory.v1.Hit\x12.\n\x04mode\x18\x02 \x01(\x0e\x32 .hippovault.memory.v1.RecallMode\x12\x36\n\x0b\x64\x65gradation\x18\x03 \x01(\x0b\x32!.hippovault.memory.v1.Degradation\x12\x14\n\x0comitted_hits\x18\x04 \x01(\x05\"P\n\x0b\x44\x65gradation\x12\x31\n\x07missing\x18\x01 \x01(\x0e\x32 .hippovault.memory.v1.RecallMode\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\xb4\x02\n\x03Hit\x12,\n\x06memory\x18\x01 \x01(\x0b\x32\x1c.hippovault.memory.v1.Memory\x12\r\n\x05score\x18\x02 \x01(\x01\x12\x11\n\trelevance\x18\x03 \x01(\x01\x12\x17\n\nsimilarity\x18\x04 \x01(\x01H\x00\x88\x01\x01\x12\x1e\n\x11\x63osine_similarity\x18\x05 \x01(\x01H\x01\x88\x01\x01\x12\x10\n\x08surprise\x18\x06 \x01(\x01\x12\r\n\x05\x64\x65\x63\x61y\x18\x07 \x01(\x01\x12-\n\x05\x64\x65nse\x18\x08 \x01(\x0b\x32\x1e.hippovault.memory.v1.ArmScore\x12/\n\x07keyword\x18\t \x01(\x0b\x32\x1e.hippovault.memory.v1.ArmScoreB\r\n\x0b_similarityB\x14\n\x12_cosine_similarity\"S\n\x10GetMemoryRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12,\n\x03ref\x18\x02 \x01(\x0b\x32\x1f.hippovault.memory.v1.MemoryRef\"A\n\x11GetMemoryResponse\x12,\n\x06memory\x18\x01 \x01(\x0b\x32\x1c.hippovault.memory.v1.Memory\"\x9e\x01\n\x13ListMemoriesRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x16\n\tpage_size\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x12\n\npage_token\x18\x03 \x01(\t\x12\x0c\n\x04skip\x18\x04 \x01(\x05\x12,\n\x06\x66ilter\x18\x05 \x01(\x0b\x32\x1c.hippovault.memory.v1.FilterB\x0c\n\n_page_size\"s\n\x14ListMemoriesResponse\x12.\n\x08memories\x18\x01 \x03(\x0b\x32\x1c.hippovault.memory.v1.Memory\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x12\n\ntotal_size\x18\x03 \x01(\x03\"a\n\rForgetRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12,\n\x03ref\x18\x02 \x01(\x0b\x32\x1f.hippovault.memory.v1.MemoryRef\x12\x0f\n\x07\x64ry_run\x18\x03 \x01(\x08\".\n\x0e\x46orgetResponse\x12\x0b\n\x03ids\x18\x01 \x03(\x03\x12\x0f\n\x07\x64ry_run\x18\x02 \x01(\x08\"J\n\x17SummarizeSessionRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x12\n\x05hours\x18\x02 \x01(\x01H\x00\x88\x01\x01\x42\x08\n\x06_hours\"J\n\x18SummarizeSessionResponse\x12.\n\x07summary\x18\x01 \x01(\x0b\x32\x1d.hippovault.memory.v1.Summary\"\r\n\x0bPingRequest\"\xe6\x01\n\x0cPingResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x16\n\x0euptime_seconds\x18\x02 \x01(\x01\x12\x35\n\x08services\x18\x03 \x03(\x0b\x32#.hippovault.memory.v1.ServiceStatus\x12\x1a\n\rlive_memories\x18\x04 \x01(\x03H\x00\x88\x01\x01\x12\x1d\n\x10\x64\x65leted_memories\x18\x05 \x01(\x03H\x01\x88\x01\x01\x12\x14\n\x0cmcp_http_url\x18\x06 \x01(\tB\x10\n\x0e_live_memoriesB\x13\n\x11_deleted_memories\"N\n\rServiceStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07serving\x18\x02 \x01(\x08\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x04 \x01(\t*q\n\nRecallMode\x12\x1b\n\x17RECALL_MODE_UNSPECIFIED\x10\x00\x12\x15\n\x11RECALL_MODE_DENSE\x10\x01\x12\x17\n\x13RECALL_MODE_KEYWORD\x10\x02\x12\x16\n\x12RECALL_MODE_HYBRID\x10\x03\x32\x85\x06\n\rMemoryService\x12Y\n\x08Remember\x12%.hippovault.memory.v1.RememberRequest\x1a&.hippovault.memory.v1.RememberResponse\x12h\n\rBatchRemember\x12*.hippovault.memory.v1.BatchRememberRequest\x1a+.hippovault.memory.v1.BatchRememberResponse\x12S\n\x06Recall\x12#.hippovault.memory.v1.RecallRequest\x1a$.hippovault.memory.v1.RecallResponse\x12\\\n\tGetMemory\x12&.hippovault.memory.v1.GetMemoryRequest\x1a\'.hippovault.memory.v1.GetMemoryResponse\x12\x65\n\x0cListMemories\x12).hippovault.memory.v1.ListMemoriesRequest\x1a*.hippovault.memory.v1.ListMemoriesResponse\x12S\n\x06\x46orget\x12#.hippovault.memory.v1.ForgetRequest\x1a$.hippovault.memory.v1.ForgetResponse\x12q\n\x10SummarizeSession\x12-.hippovault.memory.v1.SummarizeSessionRequest\x1a..hippovault.memory.v1.SummarizeSessionResponse\x12M\n\x04Ping\x12!.hippovault.memory.v1.PingRequest\x1a\".hippovault.memory.v1.PingResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)hippovault/memory/v1/memory_service.proto\x12\x14hippovault.memory.v1\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a!hippovault/memory/v1/memory.proto\"\x80\x02\n\x0fRememberRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\x12\x10\n\x08\x63\x61tegory\x18\x03 \x01(\t\x12\x0b\n\x03key\x18\x04 \x01(\t\x12\x0c\n\x04tags\x18\x05 \x03(\t\x12\r\n\x05hints\x18\x06 \x03(\t\x12\x13\n\x0bmemory_type\x18\x07 \x01(\t\x12\x17\n\nimportance\x18\x08 \x01(\x01H\x00\x88\x01\x01\x12\x10\n\x08metadata\x18\t \x01(\t\x12.\n\ncreated_at\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06status\x18\x0b \x01(\tB\r\n\x0b_importance\"\x88\x01\n\x10RememberResponse\x12,\n\x06memory\x18\x01 \x01(\x0b\x32\x1c.hippovault.memory.v1.Memory\x12\x33\n\x07outcome\x18\x02 \x01(\x0e\x32\".hippovault.memory.v1.WriteOutcome\x12\x11\n\ttruncated\x18\x03 \x01(\x08\"O\n\x14\x42\x61tchRememberRequest\x12\x37\n\x08requests\x18\x01 \x03(\x0b\x32%.hippovault.memory.v1.RememberRequest\"S\n\x15\x42\x61tchRememberResponse\x12:\n\x07results\x18\x01 \x03(\x0b\x32).hippovault.memory.v1.BatchRememberResult\"\x8e\x01\n\x13\x42\x61tchRememberResult\x12:\n\x08response\x18\x01 \x01(\x0b\x32&.hippovault.memory.v1.RememberResponseH\x00\x12\x31\n\x05\x65rror\x18\x02 \x01(\x0b\x32 .hippovault.memory.v1.BatchErrorH\x00\x42\x08\n\x06result\"\xfe\x01\n\rRecallRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\r\n\x05query\x18\x02 \x01(\t\x12\x12\n\x05limit\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12.\n\x04mode\x18\x04 \x01(\x0e\x32 .hippovault.memory.v1.RecallMode\x12\x19\n\x11no_surprise_boost\x18\x05 \x01(\x08\x12\x1e\n\x11oversample_factor\x18\x06 \x01(\x05H\x01\x88\x01\x01\x12,\n\x06\x66ilter\x18\x07 \x01(\x0b\x32\x1c.hippovault.memory.v1.FilterB\x08\n\x06_limitB\x14\n\x12_oversample_factor\"\xb7\x01\n\x0eRecallResponse\x12\'\n\x04hits\x18\x01 \x03(\x0b\x32\x19.hippovault.memory.v1.Hit\x12.\n\x04mode\x18\x02 \x01(\x0e\x32 .hippovault.memory.v1.RecallMode\x12\x36\n\x0b\x64\x65gradation\x18\x03 \x01(\x0b\x32!.hippovault.memory.v1.Degradation\x12\x14\n\x0comitted_hits\x18\x04 \x01(\x05\"P\n\x0b\x44\x65gradation\x12\x31\n\x07missing\x18\x01 \x01(\x0e\x32 .hippovault.memory.v1.RecallMode\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\xb4\x02\n\x03Hit\x12,\n\x06memory\x18\x01 \x01(\x0b\x32\x1c.hippovault.memory.v1.Memory\x12\r\n\x05score\x18\x02 \x01(\x01\x12\x11\n\trelevance\x18\x03 \x01(\x01\x12\x17\n\nsimilarity\x18\x04 \x01(\x01H\x00\x88\x01\x01\x12\x1e\n\x11\x63osine_similarity\x18\x05 \x01(\x01H\x01\x88\x01\x01\x12\x10\n\x08surprise\x18\x06 \x01(\x01\x12\r\n\x05\x64\x65\x63\x61y\x18\x07 \x01(\x01\x12-\n\x05\x64\x65nse\x18\x08 \x01(\x0b\x32\x1e.hippovault.memory.v1.ArmScore\x12/\n\x07keyword\x18\t \x01(\x0b\x32\x1e.hippovault.memory.v1.ArmScoreB\r\n\x0b_similarityB\x14\n\x12_cosine_similarity\"\xb4\x01\n\x10GetMemoryRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12,\n\x03ref\x18\x02 \x01(\x0b\x32\x1f.hippovault.memory.v1.MemoryRef\x12)\n\x05\x61s_of\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x34\n\nvisibility\x18\x04 \x01(\x0e\x32 .hippovault.memory.v1.Visibility\"A\n\x11GetMemoryResponse\x12,\n\x06memory\x18\x01 \x01(\x0b\x32\x1c.hippovault.memory.v1.Memory\"\xd4\x01\n\x13ListMemoriesRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x16\n\tpage_size\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x12\n\npage_token\x18\x03 \x01(\t\x12\x0c\n\x04skip\x18\x04 \x01(\x05\x12,\n\x06\x66ilter\x18\x05 \x01(\x0b\x32\x1c.hippovault.memory.v1.Filter\x12\x34\n\nvisibility\x18\x06 \x01(\x0e\x32 .hippovault.memory.v1.VisibilityB\x0c\n\n_page_size\"s\n\x14ListMemoriesResponse\x12.\n\x08memories\x18\x01 \x03(\x0b\x32\x1c.hippovault.memory.v1.Memory\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x12\n\ntotal_size\x18\x03 \x01(\x03\"\x96\x01\n\x19ListMemoryVersionsRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12,\n\x03ref\x18\x02 \x01(\x0b\x32\x1f.hippovault.memory.v1.MemoryRef\x12\x16\n\tpage_size\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12\x12\n\npage_token\x18\x04 \x01(\tB\x0c\n\n_page_size\"l\n\x1aListMemoryVersionsResponse\x12\x35\n\x08versions\x18\x01 \x03(\x0b\x32#.hippovault.memory.v1.MemoryVersion\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xe0\x01\n\x13UpdateMemoryRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12,\n\x03ref\x18\x02 \x01(\x0b\x32\x1f.hippovault.memory.v1.MemoryRef\x12,\n\x06memory\x18\x03 \x01(\x0b\x32\x1c.hippovault.memory.v1.Memory\x12/\n\x0bupdate_mask\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.FieldMask\x12\x18\n\x10\x65xpected_version\x18\x05 \x01(\x05\x12\x0f\n\x07\x64ry_run\x18\x06 \x01(\x08\"h\n\x14UpdateMemoryResponse\x12,\n\x06memory\x18\x01 \x01(\x0b\x32\x1c.hippovault.memory.v1.Memory\x12\x0f\n\x07\x63hanged\x18\x02 \x01(\x08\x12\x11\n\ttruncated\x18\x03 \x01(\x08\"a\n\rForgetRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12,\n\x03ref\x18\x02 \x01(\x0b\x32\x1f.hippovault.memory.v1.MemoryRef\x12\x0f\n\x07\x64ry_run\x18\x03 \x01(\x08\".\n\x0e\x46orgetResponse\x12\x0b\n\x03ids\x18\x01 \x03(\x03\x12\x0f\n\x07\x64ry_run\x18\x02 \x01(\x08\"c\n\x0fUndeleteRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12,\n\x03ref\x18\x02 \x01(\x0b\x32\x1f.hippovault.memory.v1.MemoryRef\x12\x0f\n\x07\x64ry_run\x18\x03 \x01(\x08\"0\n\x10UndeleteResponse\x12\x0b\n\x03ids\x18\x01 \x03(\x03\x12\x0f\n\x07\x64ry_run\x18\x02 \x01(\x08\"\xa2\x01\n\x0cPurgeRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12.\n\x03ref\x18\x02 \x01(\x0b\x32\x1f.hippovault.memory.v1.MemoryRefH\x00\x12\x34\n\x0e\x64\x65leted_before\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.TimestampH\x00\x12\x0f\n\x07\x64ry_run\x18\x04 \x01(\x08\x42\x08\n\x06target\"<\n\rPurgeResponse\x12\x0b\n\x03ids\x18\x01 \x03(\x03\x12\r\n\x05total\x18\x02 \x01(\x03\x12\x0f\n\x07\x64ry_run\x18\x03 \x01(\x08\"J\n\x17SummarizeSessionRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x12\n\x05hours\x18\x02 \x01(\x01H\x00\x88\x01\x01\x42\x08\n\x06_hours\"J\n\x18SummarizeSessionResponse\x12.\n\x07summary\x18\x01 \x01(\x0b\x32\x1d.hippovault.memory.v1.Summary\"\r\n\x0bPingRequest\"\xe6\x01\n\x0cPingResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x16\n\x0euptime_seconds\x18\x02 \x01(\x01\x12\x35\n\x08services\x18\x03 \x03(\x0b\x32#.hippovault.memory.v1.ServiceStatus\x12\x1a\n\rlive_memories\x18\x04 \x01(\x03H\x00\x88\x01\x01\x12\x1d\n\x10\x64\x65leted_memories\x18\x05 \x01(\x03H\x01\x88\x01\x01\x12\x14\n\x0cmcp_http_url\x18\x06 \x01(\tB\x10\n\x0e_live_memoriesB\x13\n\x11_deleted_memories\"N\n\rServiceStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07serving\x18\x02 \x01(\x08\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x04 \x01(\t*q\n\nRecallMode\x12\x1b\n\x17RECALL_MODE_UNSPECIFIED\x10\x00\x12\x15\n\x11RECALL_MODE_DENSE\x10\x01\x12\x17\n\x13RECALL_MODE_KEYWORD\x10\x02\x12\x16\n\x12RECALL_MODE_HYBRID\x10\x03\x32\x92\t\n\rMemoryService\x12Y\n\x08Remember\x12%.hippovault.memory.v1.RememberRequest\x1a&.hippovault.memory.v1.RememberResponse\x12h\n\rBatchRemember\x12*.hippovault.memory.v1.BatchRememberRequest\x1a+.hippovault.memory.v1.BatchRememberResponse\x12S\n\x06Recall\x12#.hippovault.memory.v1.RecallRequest\x1a$.hippovault.memory.v1.RecallResponse\x12\\\n\tGetMemory\x12&.hippovault.memory.v1.GetMemoryRequest\x1a\'.hippovault.memory.v1.GetMemoryResponse\x12\x65\n\x0cListMemories\x12).hippovault.memory.v1.ListMemoriesRequest\x1a*.hippovault.memory.v1.ListMemoriesResponse\x12w\n\x12ListMemoryVersions\x12/.hippovault.memory.v1.ListMemoryVersionsRequest\x1a\x30.hippovault.memory.v1.ListMemoryVersionsResponse\x12\x65\n\x0cUpdateMemory\x12).hippovault.memory.v1.UpdateMemoryRequest\x1a*.hippovault.memory.v1.UpdateMemoryResponse\x12S\n\x06\x46orget\x12#.hippovault.memory.v1.ForgetRequest\x1a$.hippovault.memory.v1.ForgetResponse\x12Y\n\x08Undelete\x12%.hippovault.memory.v1.UndeleteRequest\x1a&.hippovault.memory.v1.UndeleteResponse\x12P\n\x05Purge\x12\".hippovault.memory.v1.PurgeRequest\x1a#.hippovault.memory.v1.PurgeResponse\x12q\n\x10SummarizeSession\x12-.hippovault.memory.v1.SummarizeSessionRequest\x1a..hippovault.memory.v1.SummarizeSessionResponse\x12M\n\x04Ping\x12!.hippovault.memory.v1.PingRequest\x1a\".hippovault.memory.v1.PingResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'hippovault.memory.v1.memory_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_RECALLMODE']._serialized_start=2797
-  _globals['_RECALLMODE']._serialized_end=2910
-  _globals['_REMEMBERREQUEST']._serialized_start=136
-  _globals['_REMEMBERREQUEST']._serialized_end=376
-  _globals['_REMEMBERRESPONSE']._serialized_start=379
-  _globals['_REMEMBERRESPONSE']._serialized_end=515
-  _globals['_BATCHREMEMBERREQUEST']._serialized_start=517
-  _globals['_BATCHREMEMBERREQUEST']._serialized_end=596
-  _globals['_BATCHREMEMBERRESPONSE']._serialized_start=598
-  _globals['_BATCHREMEMBERRESPONSE']._serialized_end=681
-  _globals['_BATCHREMEMBERRESULT']._serialized_start=684
-  _globals['_BATCHREMEMBERRESULT']._serialized_end=826
-  _globals['_BATCHERROR']._serialized_start=828
-  _globals['_BATCHERROR']._serialized_end=902
-  _globals['_RECALLREQUEST']._serialized_start=905
-  _globals['_RECALLREQUEST']._serialized_end=1159
-  _globals['_RECALLRESPONSE']._serialized_start=1162
-  _globals['_RECALLRESPONSE']._serialized_end=1345
-  _globals['_DEGRADATION']._serialized_start=1347
-  _globals['_DEGRADATION']._serialized_end=1427
-  _globals['_HIT']._serialized_start=1430
-  _globals['_HIT']._serialized_end=1738
-  _globals['_GETMEMORYREQUEST']._serialized_start=1740
-  _globals['_GETMEMORYREQUEST']._serialized_end=1823
-  _globals['_GETMEMORYRESPONSE']._serialized_start=1825
-  _globals['_GETMEMORYRESPONSE']._serialized_end=1890
-  _globals['_LISTMEMORIESREQUEST']._serialized_start=1893
-  _globals['_LISTMEMORIESREQUEST']._serialized_end=2051
-  _globals['_LISTMEMORIESRESPONSE']._serialized_start=2053
-  _globals['_LISTMEMORIESRESPONSE']._serialized_end=2168
-  _globals['_FORGETREQUEST']._serialized_start=2170
-  _globals['_FORGETREQUEST']._serialized_end=2267
-  _globals['_FORGETRESPONSE']._serialized_start=2269
-  _globals['_FORGETRESPONSE']._serialized_end=2315
-  _globals['_SUMMARIZESESSIONREQUEST']._serialized_start=2317
-  _globals['_SUMMARIZESESSIONREQUEST']._serialized_end=2391
-  _globals['_SUMMARIZESESSIONRESPONSE']._serialized_start=2393
-  _globals['_SUMMARIZESESSIONRESPONSE']._serialized_end=2467
-  _globals['_PINGREQUEST']._serialized_start=2469
-  _globals['_PINGREQUEST']._serialized_end=2482
-  _globals['_PINGRESPONSE']._serialized_start=2485
-  _globals['_PINGRESPONSE']._serialized_end=2715
-  _globals['_SERVICESTATUS']._serialized_start=2717
-  _globals['_SERVICESTATUS']._serialized_end=2795
-  _globals['_MEMORYSERVICE']._serialized_start=2913
-  _globals['_MEMORYSERVICE']._serialized_end=3686
+  _globals['_RECALLMODE']._serialized_start=3897
+  _globals['_RECALLMODE']._serialized_end=4010
+  _globals['_REMEMBERREQUEST']._serialized_start=170
+  _globals['_REMEMBERREQUEST']._serialized_end=426
+  _globals['_REMEMBERRESPONSE']._serialized_start=429
+  _globals['_REMEMBERRESPONSE']._serialized_end=565
+  _globals['_BATCHREMEMBERREQUEST']._serialized_start=567
+  _globals['_BATCHREMEMBERREQUEST']._serialized_end=646
+  _globals['_BATCHREMEMBERRESPONSE']._serialized_start=648
+  _globals['_BATCHREMEMBERRESPONSE']._serialized_end=731
+  _globals['_BATCHREMEMBERRESULT']._serialized_start=734
+  _globals['_BATCHREMEMBERRESULT']._serialized_end=876
+  _globals['_RECALLREQUEST']._serialized_start=879
+  _globals['_RECALLREQUEST']._serialized_end=1133
+  _globals['_RECALLRESPONSE']._serialized_start=1136
+  _globals['_RECALLRESPONSE']._serialized_end=1319
+  _globals['_DEGRADATION']._serialized_start=1321
+  _globals['_DEGRADATION']._serialized_end=1401
+  _globals['_HIT']._serialized_start=1404
+  _globals['_HIT']._serialized_end=1712
+  _globals['_GETMEMORYREQUEST']._serialized_start=1715
+  _globals['_GETMEMORYREQUEST']._serialized_end=1895
+  _globals['_GETMEMORYRESPONSE']._serialized_start=1897
+  _globals['_GETMEMORYRESPONSE']._serialized_end=1962
+  _globals['_LISTMEMORIESREQUEST']._serialized_start=1965
+  _globals['_LISTMEMORIESREQUEST']._serialized_end=2177
+  _globals['_LISTMEMORIESRESPONSE']._serialized_start=2179
+  _globals['_LISTMEMORIESRESPONSE']._serialized_end=2294
+  _globals['_LISTMEMORYVERSIONSREQUEST']._serialized_start=2297
+  _globals['_LISTMEMORYVERSIONSREQUEST']._serialized_end=2447
+  _globals['_LISTMEMORYVERSIONSRESPONSE']._serialized_start=2449
+  _globals['_LISTMEMORYVERSIONSRESPONSE']._serialized_end=2557
+  _globals['_UPDATEMEMORYREQUEST']._serialized_start=2560
+  _globals['_UPDATEMEMORYREQUEST']._serialized_end=2784
+  _globals['_UPDATEMEMORYRESPONSE']._serialized_start=2786
+  _globals['_UPDATEMEMORYRESPONSE']._serialized_end=2890
+  _globals['_FORGETREQUEST']._serialized_start=2892
+  _globals['_FORGETREQUEST']._serialized_end=2989
+  _globals['_FORGETRESPONSE']._serialized_start=2991
+  _globals['_FORGETRESPONSE']._serialized_end=3037
+  _globals['_UNDELETEREQUEST']._serialized_start=3039
+  _globals['_UNDELETEREQUEST']._serialized_end=3138
+  _globals['_UNDELETERESPONSE']._serialized_start=3140
+  _globals['_UNDELETERESPONSE']._serialized_end=3188
+  _globals['_PURGEREQUEST']._serialized_start=3191
+  _globals['_PURGEREQUEST']._serialized_end=3353
+  _globals['_PURGERESPONSE']._serialized_start=3355
+  _globals['_PURGERESPONSE']._serialized_end=3415
+  _globals['_SUMMARIZESESSIONREQUEST']._serialized_start=3417
+  _globals['_SUMMARIZESESSIONREQUEST']._serialized_end=3491
+  _globals['_SUMMARIZESESSIONRESPONSE']._serialized_start=3493
+  _globals['_SUMMARIZESESSIONRESPONSE']._serialized_end=3567
+  _globals['_PINGREQUEST']._serialized_start=3569
+  _globals['_PINGREQUEST']._serialized_end=3582
+  _globals['_PINGRESPONSE']._serialized_start=3585
+  _globals['_PINGRESPONSE']._serialized_end=3815
+  _globals['_SERVICESTATUS']._serialized_start=3817
+  _globals['_SERVICESTATUS']._serialized_end=3895
+  _globals['_MEMORYSERVICE']._serialized_start=4013
+  _globals['_MEMORYSERVICE']._serialized_end=5183
 # @@protoc_insertion_point(module_scope)

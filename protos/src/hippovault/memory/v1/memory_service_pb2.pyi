@@ -5,6 +5,7 @@ isort:skip_file
 
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
+from google.protobuf import field_mask_pb2 as _field_mask_pb2
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
@@ -65,6 +66,7 @@ class RememberRequest(_message.Message):
     IMPORTANCE_FIELD_NUMBER: _builtins.int
     METADATA_FIELD_NUMBER: _builtins.int
     CREATED_AT_FIELD_NUMBER: _builtins.int
+    STATUS_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     content: _builtins.str
     """Non-blank, at most 65,536 UTF-8 bytes, no control characters but tab and line breaks."""
@@ -77,6 +79,8 @@ class RememberRequest(_message.Message):
     """0 to 1."""
     metadata: _builtins.str
     """A JSON object of at most 16,384 UTF-8 bytes; empty means none."""
+    status: _builtins.str
+    """The caller's word for the state of what is remembered, such as "open" or "done"."""
     @_builtins.property
     def tags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """At most 32, each at most 128 UTF-8 bytes, without commas and control characters."""
@@ -102,10 +106,11 @@ class RememberRequest(_message.Message):
         importance: _builtins.float | None = ...,
         metadata: _builtins.str = ...,
         created_at: _timestamp_pb2.Timestamp | None = ...,
+        status: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_importance", b"_importance", "created_at", b"created_at", "importance", b"importance"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_importance", b"_importance", "category", b"category", "content", b"content", "created_at", b"created_at", "hints", b"hints", "importance", b"importance", "key", b"key", "memory_type", b"memory_type", "metadata", b"metadata", "namespace", b"namespace", "tags", b"tags"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_importance", b"_importance", "category", b"category", "content", b"content", "created_at", b"created_at", "hints", b"hints", "importance", b"importance", "key", b"key", "memory_type", b"memory_type", "metadata", b"metadata", "namespace", b"namespace", "status", b"status", "tags", b"tags"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__importance: _TypeAlias = _typing.Literal["importance"]  # noqa: Y015
     _WhichOneofArgType__importance: _TypeAlias = _typing.Literal["_importance", b"_importance"]  # noqa: Y015
@@ -201,12 +206,12 @@ class BatchRememberResult(_message.Message):
     @_builtins.property
     def response(self) -> Global___RememberResponse: ...
     @_builtins.property
-    def error(self) -> Global___BatchError: ...
+    def error(self) -> _memory_pb2.BatchError: ...
     def __init__(
         self,
         *,
         response: Global___RememberResponse | None = ...,
-        error: Global___BatchError | None = ...,
+        error: _memory_pb2.BatchError | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "response", b"response", "result", b"result"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -217,39 +222,6 @@ class BatchRememberResult(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType_result) -> _WhichOneofReturnType_result | None: ...
 
 Global___BatchRememberResult: _TypeAlias = BatchRememberResult  # noqa: Y015
-
-@_typing.final
-class BatchError(_message.Message):
-    """Why one item of a batch failed."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    CODE_FIELD_NUMBER: _builtins.int
-    MESSAGE_FIELD_NUMBER: _builtins.int
-    FIELD_FIELD_NUMBER: _builtins.int
-    REASON_FIELD_NUMBER: _builtins.int
-    code: _builtins.int
-    """A google.rpc.Code."""
-    message: _builtins.str
-    field: _builtins.str
-    """The offending field, where one is to blame."""
-    reason: _builtins.str
-    """What programs compare; see ErrorInfo.reason."""
-    def __init__(
-        self,
-        *,
-        code: _builtins.int = ...,
-        message: _builtins.str = ...,
-        field: _builtins.str = ...,
-        reason: _builtins.str = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "field", b"field", "message", b"message", "reason", b"reason"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___BatchError: _TypeAlias = BatchError  # noqa: Y015
 
 @_typing.final
 class RecallRequest(_message.Message):
@@ -432,18 +404,28 @@ class GetMemoryRequest(_message.Message):
 
     NAMESPACE_FIELD_NUMBER: _builtins.int
     REF_FIELD_NUMBER: _builtins.int
+    AS_OF_FIELD_NUMBER: _builtins.int
+    VISIBILITY_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
+    visibility: _memory_pb2.Visibility.ValueType
+    """Which memories are seen; not used with as_of."""
     @_builtins.property
     def ref(self) -> _memory_pb2.MemoryRef: ...
+    @_builtins.property
+    def as_of(self) -> _timestamp_pb2.Timestamp:
+        """Present: the memory as it was at this time by the store's clock, deleted since or not, without hints."""
+
     def __init__(
         self,
         *,
         namespace: _builtins.str = ...,
         ref: _memory_pb2.MemoryRef | None = ...,
+        as_of: _timestamp_pb2.Timestamp | None = ...,
+        visibility: _memory_pb2.Visibility.ValueType = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["ref", b"ref"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["as_of", b"as_of", "ref", b"ref"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["namespace", b"namespace", "ref", b"ref"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["as_of", b"as_of", "namespace", b"namespace", "ref", b"ref", "visibility", b"visibility"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -482,6 +464,7 @@ class ListMemoriesRequest(_message.Message):
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     SKIP_FIELD_NUMBER: _builtins.int
     FILTER_FIELD_NUMBER: _builtins.int
+    VISIBILITY_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     page_size: _builtins.int
     """1 to 100; absent means 20."""
@@ -489,6 +472,7 @@ class ListMemoriesRequest(_message.Message):
     """The next_page_token of the page before, with the same namespace and filter."""
     skip: _builtins.int
     """Memories to pass over first."""
+    visibility: _memory_pb2.Visibility.ValueType
     @_builtins.property
     def filter(self) -> _memory_pb2.Filter: ...
     def __init__(
@@ -499,10 +483,11 @@ class ListMemoriesRequest(_message.Message):
         page_token: _builtins.str = ...,
         skip: _builtins.int = ...,
         filter: _memory_pb2.Filter | None = ...,
+        visibility: _memory_pb2.Visibility.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_page_size", b"_page_size", "filter", b"filter", "page_size", b"page_size"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_page_size", b"_page_size", "filter", b"filter", "namespace", b"namespace", "page_size", b"page_size", "page_token", b"page_token", "skip", b"skip"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_page_size", b"_page_size", "filter", b"filter", "namespace", b"namespace", "page_size", b"page_size", "page_token", b"page_token", "skip", b"skip", "visibility", b"visibility"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__page_size: _TypeAlias = _typing.Literal["page_size"]  # noqa: Y015
     _WhichOneofArgType__page_size: _TypeAlias = _typing.Literal["_page_size", b"_page_size"]  # noqa: Y015
@@ -522,7 +507,7 @@ class ListMemoriesResponse(_message.Message):
     next_page_token: _builtins.str
     """Empty at the end. A page may be shorter than page_size before the end."""
     total_size: _builtins.int
-    """Live memories that match, on all pages; may be an estimate."""
+    """Memories that match, on all pages; may be an estimate."""
     @_builtins.property
     def memories(self) -> _containers.RepeatedCompositeFieldContainer[_memory_pb2.Memory]: ...
     def __init__(
@@ -539,6 +524,146 @@ class ListMemoriesResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListMemoriesResponse: _TypeAlias = ListMemoriesResponse  # noqa: Y015
+
+@_typing.final
+class ListMemoryVersionsRequest(_message.Message):
+    """Request of ListMemoryVersions."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    REF_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    namespace: _builtins.str
+    page_size: _builtins.int
+    """1 to 100; absent means 20."""
+    page_token: _builtins.str
+    """The next_page_token of the page before, with the same memory."""
+    @_builtins.property
+    def ref(self) -> _memory_pb2.MemoryRef:
+        """Names a live or a deleted memory."""
+
+    def __init__(
+        self,
+        *,
+        namespace: _builtins.str = ...,
+        ref: _memory_pb2.MemoryRef | None = ...,
+        page_size: _builtins.int | None = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_page_size", b"_page_size", "page_size", b"page_size", "ref", b"ref"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_page_size", b"_page_size", "namespace", b"namespace", "page_size", b"page_size", "page_token", b"page_token", "ref", b"ref"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__page_size: _TypeAlias = _typing.Literal["page_size"]  # noqa: Y015
+    _WhichOneofArgType__page_size: _TypeAlias = _typing.Literal["_page_size", b"_page_size"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__page_size) -> _WhichOneofReturnType__page_size | None: ...
+
+Global___ListMemoryVersionsRequest: _TypeAlias = ListMemoryVersionsRequest  # noqa: Y015
+
+@_typing.final
+class ListMemoryVersionsResponse(_message.Message):
+    """Response of ListMemoryVersions."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSIONS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty at the end. A page may be shorter than page_size before the end."""
+    @_builtins.property
+    def versions(self) -> _containers.RepeatedCompositeFieldContainer[_memory_pb2.MemoryVersion]: ...
+    def __init__(
+        self,
+        *,
+        versions: _abc.Iterable[_memory_pb2.MemoryVersion] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "versions", b"versions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListMemoryVersionsResponse: _TypeAlias = ListMemoryVersionsResponse  # noqa: Y015
+
+@_typing.final
+class UpdateMemoryRequest(_message.Message):
+    """Request of UpdateMemory."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    REF_FIELD_NUMBER: _builtins.int
+    MEMORY_FIELD_NUMBER: _builtins.int
+    UPDATE_MASK_FIELD_NUMBER: _builtins.int
+    EXPECTED_VERSION_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
+    namespace: _builtins.str
+    expected_version: _builtins.int
+    """Not 0: ABORTED unless the memory has this version."""
+    dry_run: _builtins.bool
+    """Tells what the memory would be and changes nothing."""
+    @_builtins.property
+    def ref(self) -> _memory_pb2.MemoryRef: ...
+    @_builtins.property
+    def memory(self) -> _memory_pb2.Memory:
+        """Has the new values."""
+
+    @_builtins.property
+    def update_mask(self) -> _field_mask_pb2.FieldMask:
+        """Of content, category, key, tags, hints, memory_type, importance, metadata, status, created_at: what is set to the
+        value in memory, also to an empty one.
+        """
+
+    def __init__(
+        self,
+        *,
+        namespace: _builtins.str = ...,
+        ref: _memory_pb2.MemoryRef | None = ...,
+        memory: _memory_pb2.Memory | None = ...,
+        update_mask: _field_mask_pb2.FieldMask | None = ...,
+        expected_version: _builtins.int = ...,
+        dry_run: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["memory", b"memory", "ref", b"ref", "update_mask", b"update_mask"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "expected_version", b"expected_version", "memory", b"memory", "namespace", b"namespace", "ref", b"ref", "update_mask", b"update_mask"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateMemoryRequest: _TypeAlias = UpdateMemoryRequest  # noqa: Y015
+
+@_typing.final
+class UpdateMemoryResponse(_message.Message):
+    """Response of UpdateMemory."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MEMORY_FIELD_NUMBER: _builtins.int
+    CHANGED_FIELD_NUMBER: _builtins.int
+    TRUNCATED_FIELD_NUMBER: _builtins.int
+    changed: _builtins.bool
+    """Whether anything is different from before."""
+    truncated: _builtins.bool
+    """Whether the vector covers only the head of new content."""
+    @_builtins.property
+    def memory(self) -> _memory_pb2.Memory: ...
+    def __init__(
+        self,
+        *,
+        memory: _memory_pb2.Memory | None = ...,
+        changed: _builtins.bool = ...,
+        truncated: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["memory", b"memory"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "memory", b"memory", "truncated", b"truncated"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateMemoryResponse: _TypeAlias = UpdateMemoryResponse  # noqa: Y015
 
 @_typing.final
 class ForgetRequest(_message.Message):
@@ -595,6 +720,129 @@ class ForgetResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ForgetResponse: _TypeAlias = ForgetResponse  # noqa: Y015
+
+@_typing.final
+class UndeleteRequest(_message.Message):
+    """Request of Undelete."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    REF_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
+    namespace: _builtins.str
+    dry_run: _builtins.bool
+    """Tells what would come back and changes nothing."""
+    @_builtins.property
+    def ref(self) -> _memory_pb2.MemoryRef: ...
+    def __init__(
+        self,
+        *,
+        namespace: _builtins.str = ...,
+        ref: _memory_pb2.MemoryRef | None = ...,
+        dry_run: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ref", b"ref"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "namespace", b"namespace", "ref", b"ref"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UndeleteRequest: _TypeAlias = UndeleteRequest  # noqa: Y015
+
+@_typing.final
+class UndeleteResponse(_message.Message):
+    """Response of Undelete."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    IDS_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
+    dry_run: _builtins.bool
+    @_builtins.property
+    def ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def __init__(
+        self,
+        *,
+        ids: _abc.Iterable[_builtins.int] | None = ...,
+        dry_run: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "ids", b"ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UndeleteResponse: _TypeAlias = UndeleteResponse  # noqa: Y015
+
+@_typing.final
+class PurgeRequest(_message.Message):
+    """Request of Purge."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    REF_FIELD_NUMBER: _builtins.int
+    DELETED_BEFORE_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
+    namespace: _builtins.str
+    dry_run: _builtins.bool
+    """Tells what would be erased and changes nothing."""
+    @_builtins.property
+    def ref(self) -> _memory_pb2.MemoryRef:
+        """One memory, live or deleted."""
+
+    @_builtins.property
+    def deleted_before(self) -> _timestamp_pb2.Timestamp:
+        """All that were deleted before this time."""
+
+    def __init__(
+        self,
+        *,
+        namespace: _builtins.str = ...,
+        ref: _memory_pb2.MemoryRef | None = ...,
+        deleted_before: _timestamp_pb2.Timestamp | None = ...,
+        dry_run: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["deleted_before", b"deleted_before", "ref", b"ref", "target", b"target"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deleted_before", b"deleted_before", "dry_run", b"dry_run", "namespace", b"namespace", "ref", b"ref", "target", b"target"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_target: _TypeAlias = _typing.Literal["ref", "deleted_before"]  # noqa: Y015
+    _WhichOneofArgType_target: _TypeAlias = _typing.Literal["target", b"target"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_target) -> _WhichOneofReturnType_target | None: ...
+
+Global___PurgeRequest: _TypeAlias = PurgeRequest  # noqa: Y015
+
+@_typing.final
+class PurgeResponse(_message.Message):
+    """Response of Purge."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    IDS_FIELD_NUMBER: _builtins.int
+    TOTAL_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
+    total: _builtins.int
+    dry_run: _builtins.bool
+    @_builtins.property
+    def ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Of the first 1,000."""
+
+    def __init__(
+        self,
+        *,
+        ids: _abc.Iterable[_builtins.int] | None = ...,
+        total: _builtins.int = ...,
+        dry_run: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "ids", b"ids", "total", b"total"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PurgeResponse: _TypeAlias = PurgeResponse  # noqa: Y015
 
 @_typing.final
 class SummarizeSessionRequest(_message.Message):

@@ -63,10 +63,30 @@ class MemoryServiceStub:
                 request_serializer=hippovault_dot_memory_dot_v1_dot_memory__service__pb2.ListMemoriesRequest.SerializeToString,
                 response_deserializer=hippovault_dot_memory_dot_v1_dot_memory__service__pb2.ListMemoriesResponse.FromString,
                 _registered_method=True)
+        self.ListMemoryVersions = channel.unary_unary(
+                '/hippovault.memory.v1.MemoryService/ListMemoryVersions',
+                request_serializer=hippovault_dot_memory_dot_v1_dot_memory__service__pb2.ListMemoryVersionsRequest.SerializeToString,
+                response_deserializer=hippovault_dot_memory_dot_v1_dot_memory__service__pb2.ListMemoryVersionsResponse.FromString,
+                _registered_method=True)
+        self.UpdateMemory = channel.unary_unary(
+                '/hippovault.memory.v1.MemoryService/UpdateMemory',
+                request_serializer=hippovault_dot_memory_dot_v1_dot_memory__service__pb2.UpdateMemoryRequest.SerializeToString,
+                response_deserializer=hippovault_dot_memory_dot_v1_dot_memory__service__pb2.UpdateMemoryResponse.FromString,
+                _registered_method=True)
         self.Forget = channel.unary_unary(
                 '/hippovault.memory.v1.MemoryService/Forget',
                 request_serializer=hippovault_dot_memory_dot_v1_dot_memory__service__pb2.ForgetRequest.SerializeToString,
                 response_deserializer=hippovault_dot_memory_dot_v1_dot_memory__service__pb2.ForgetResponse.FromString,
+                _registered_method=True)
+        self.Undelete = channel.unary_unary(
+                '/hippovault.memory.v1.MemoryService/Undelete',
+                request_serializer=hippovault_dot_memory_dot_v1_dot_memory__service__pb2.UndeleteRequest.SerializeToString,
+                response_deserializer=hippovault_dot_memory_dot_v1_dot_memory__service__pb2.UndeleteResponse.FromString,
+                _registered_method=True)
+        self.Purge = channel.unary_unary(
+                '/hippovault.memory.v1.MemoryService/Purge',
+                request_serializer=hippovault_dot_memory_dot_v1_dot_memory__service__pb2.PurgeRequest.SerializeToString,
+                response_deserializer=hippovault_dot_memory_dot_v1_dot_memory__service__pb2.PurgeResponse.FromString,
                 _registered_method=True)
         self.SummarizeSession = channel.unary_unary(
                 '/hippovault.memory.v1.MemoryService/SummarizeSession',
@@ -109,14 +129,28 @@ class MemoryServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetMemory(self, request, context):
-        """Returns one live memory. NOT_FOUND when there is none.
+        """Returns one memory as it is, or as it was. NOT_FOUND when there is none.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListMemories(self, request, context):
-        """Lists live memories, newest first.
+        """Lists memories, newest first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListMemoryVersions(self, request, context):
+        """Lists what a memory was, the newest first, beginning with what it is. Without hints.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateMemory(self, request, context):
+        """Changes the fields of one live memory that the mask names. NOT_FOUND when there is none.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -124,6 +158,20 @@ class MemoryServiceServicer:
 
     def Forget(self, request, context):
         """Deletes softly: the memory is found no more, and remembering it again brings it back. NOT_FOUND when there is none.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Undelete(self, request, context):
+        """Brings forgotten memories back as they were. NOT_FOUND when no deleted one is named.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Purge(self, request, context):
+        """Erases memories with their history, vectors and words; what was erased cannot be brought back.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -171,10 +219,30 @@ def add_MemoryServiceServicer_to_server(servicer, server):
                     request_deserializer=hippovault_dot_memory_dot_v1_dot_memory__service__pb2.ListMemoriesRequest.FromString,
                     response_serializer=hippovault_dot_memory_dot_v1_dot_memory__service__pb2.ListMemoriesResponse.SerializeToString,
             ),
+            'ListMemoryVersions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListMemoryVersions,
+                    request_deserializer=hippovault_dot_memory_dot_v1_dot_memory__service__pb2.ListMemoryVersionsRequest.FromString,
+                    response_serializer=hippovault_dot_memory_dot_v1_dot_memory__service__pb2.ListMemoryVersionsResponse.SerializeToString,
+            ),
+            'UpdateMemory': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateMemory,
+                    request_deserializer=hippovault_dot_memory_dot_v1_dot_memory__service__pb2.UpdateMemoryRequest.FromString,
+                    response_serializer=hippovault_dot_memory_dot_v1_dot_memory__service__pb2.UpdateMemoryResponse.SerializeToString,
+            ),
             'Forget': grpc.unary_unary_rpc_method_handler(
                     servicer.Forget,
                     request_deserializer=hippovault_dot_memory_dot_v1_dot_memory__service__pb2.ForgetRequest.FromString,
                     response_serializer=hippovault_dot_memory_dot_v1_dot_memory__service__pb2.ForgetResponse.SerializeToString,
+            ),
+            'Undelete': grpc.unary_unary_rpc_method_handler(
+                    servicer.Undelete,
+                    request_deserializer=hippovault_dot_memory_dot_v1_dot_memory__service__pb2.UndeleteRequest.FromString,
+                    response_serializer=hippovault_dot_memory_dot_v1_dot_memory__service__pb2.UndeleteResponse.SerializeToString,
+            ),
+            'Purge': grpc.unary_unary_rpc_method_handler(
+                    servicer.Purge,
+                    request_deserializer=hippovault_dot_memory_dot_v1_dot_memory__service__pb2.PurgeRequest.FromString,
+                    response_serializer=hippovault_dot_memory_dot_v1_dot_memory__service__pb2.PurgeResponse.SerializeToString,
             ),
             'SummarizeSession': grpc.unary_unary_rpc_method_handler(
                     servicer.SummarizeSession,
@@ -337,6 +405,60 @@ class MemoryService:
             _registered_method=True)
 
     @staticmethod
+    def ListMemoryVersions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hippovault.memory.v1.MemoryService/ListMemoryVersions',
+            hippovault_dot_memory_dot_v1_dot_memory__service__pb2.ListMemoryVersionsRequest.SerializeToString,
+            hippovault_dot_memory_dot_v1_dot_memory__service__pb2.ListMemoryVersionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateMemory(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hippovault.memory.v1.MemoryService/UpdateMemory',
+            hippovault_dot_memory_dot_v1_dot_memory__service__pb2.UpdateMemoryRequest.SerializeToString,
+            hippovault_dot_memory_dot_v1_dot_memory__service__pb2.UpdateMemoryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def Forget(request,
             target,
             options=(),
@@ -353,6 +475,60 @@ class MemoryService:
             '/hippovault.memory.v1.MemoryService/Forget',
             hippovault_dot_memory_dot_v1_dot_memory__service__pb2.ForgetRequest.SerializeToString,
             hippovault_dot_memory_dot_v1_dot_memory__service__pb2.ForgetResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Undelete(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hippovault.memory.v1.MemoryService/Undelete',
+            hippovault_dot_memory_dot_v1_dot_memory__service__pb2.UndeleteRequest.SerializeToString,
+            hippovault_dot_memory_dot_v1_dot_memory__service__pb2.UndeleteResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Purge(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hippovault.memory.v1.MemoryService/Purge',
+            hippovault_dot_memory_dot_v1_dot_memory__service__pb2.PurgeRequest.SerializeToString,
+            hippovault_dot_memory_dot_v1_dot_memory__service__pb2.PurgeResponse.FromString,
             options,
             channel_credentials,
             insecure,

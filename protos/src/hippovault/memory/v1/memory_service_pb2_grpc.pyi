@@ -44,11 +44,19 @@ class MemoryServiceStub:
     Recall: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.RecallRequest, _memory_service_pb2.RecallResponse]
     """Finds the memories that answer a query, best first."""
     GetMemory: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.GetMemoryRequest, _memory_service_pb2.GetMemoryResponse]
-    """Returns one live memory. NOT_FOUND when there is none."""
+    """Returns one memory as it is, or as it was. NOT_FOUND when there is none."""
     ListMemories: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.ListMemoriesRequest, _memory_service_pb2.ListMemoriesResponse]
-    """Lists live memories, newest first."""
+    """Lists memories, newest first."""
+    ListMemoryVersions: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.ListMemoryVersionsRequest, _memory_service_pb2.ListMemoryVersionsResponse]
+    """Lists what a memory was, the newest first, beginning with what it is. Without hints."""
+    UpdateMemory: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.UpdateMemoryRequest, _memory_service_pb2.UpdateMemoryResponse]
+    """Changes the fields of one live memory that the mask names. NOT_FOUND when there is none."""
     Forget: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.ForgetRequest, _memory_service_pb2.ForgetResponse]
     """Deletes softly: the memory is found no more, and remembering it again brings it back. NOT_FOUND when there is none."""
+    Undelete: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.UndeleteRequest, _memory_service_pb2.UndeleteResponse]
+    """Brings forgotten memories back as they were. NOT_FOUND when no deleted one is named."""
+    Purge: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.PurgeRequest, _memory_service_pb2.PurgeResponse]
+    """Erases memories with their history, vectors and words; what was erased cannot be brought back."""
     SummarizeSession: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.SummarizeSessionRequest, _memory_service_pb2.SummarizeSessionResponse]
     """Sums up what was remembered in the last hours."""
     Ping: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.PingRequest, _memory_service_pb2.PingResponse]
@@ -70,11 +78,19 @@ class MemoryServiceAsyncStub(MemoryServiceStub):
     Recall: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.RecallRequest, _memory_service_pb2.RecallResponse]  # type: ignore[assignment]
     """Finds the memories that answer a query, best first."""
     GetMemory: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.GetMemoryRequest, _memory_service_pb2.GetMemoryResponse]  # type: ignore[assignment]
-    """Returns one live memory. NOT_FOUND when there is none."""
+    """Returns one memory as it is, or as it was. NOT_FOUND when there is none."""
     ListMemories: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.ListMemoriesRequest, _memory_service_pb2.ListMemoriesResponse]  # type: ignore[assignment]
-    """Lists live memories, newest first."""
+    """Lists memories, newest first."""
+    ListMemoryVersions: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.ListMemoryVersionsRequest, _memory_service_pb2.ListMemoryVersionsResponse]  # type: ignore[assignment]
+    """Lists what a memory was, the newest first, beginning with what it is. Without hints."""
+    UpdateMemory: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.UpdateMemoryRequest, _memory_service_pb2.UpdateMemoryResponse]  # type: ignore[assignment]
+    """Changes the fields of one live memory that the mask names. NOT_FOUND when there is none."""
     Forget: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.ForgetRequest, _memory_service_pb2.ForgetResponse]  # type: ignore[assignment]
     """Deletes softly: the memory is found no more, and remembering it again brings it back. NOT_FOUND when there is none."""
+    Undelete: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.UndeleteRequest, _memory_service_pb2.UndeleteResponse]  # type: ignore[assignment]
+    """Brings forgotten memories back as they were. NOT_FOUND when no deleted one is named."""
+    Purge: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.PurgeRequest, _memory_service_pb2.PurgeResponse]  # type: ignore[assignment]
+    """Erases memories with their history, vectors and words; what was erased cannot be brought back."""
     SummarizeSession: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.SummarizeSessionRequest, _memory_service_pb2.SummarizeSessionResponse]  # type: ignore[assignment]
     """Sums up what was remembered in the last hours."""
     Ping: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.PingRequest, _memory_service_pb2.PingResponse]  # type: ignore[assignment]
@@ -117,7 +133,7 @@ class MemoryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _memory_service_pb2.GetMemoryRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_memory_service_pb2.GetMemoryResponse, _abc.Awaitable[_memory_service_pb2.GetMemoryResponse]]:
-        """Returns one live memory. NOT_FOUND when there is none."""
+        """Returns one memory as it is, or as it was. NOT_FOUND when there is none."""
 
     @_abc_1.abstractmethod
     def ListMemories(
@@ -125,7 +141,23 @@ class MemoryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _memory_service_pb2.ListMemoriesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_memory_service_pb2.ListMemoriesResponse, _abc.Awaitable[_memory_service_pb2.ListMemoriesResponse]]:
-        """Lists live memories, newest first."""
+        """Lists memories, newest first."""
+
+    @_abc_1.abstractmethod
+    def ListMemoryVersions(
+        self,
+        request: _memory_service_pb2.ListMemoryVersionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_memory_service_pb2.ListMemoryVersionsResponse, _abc.Awaitable[_memory_service_pb2.ListMemoryVersionsResponse]]:
+        """Lists what a memory was, the newest first, beginning with what it is. Without hints."""
+
+    @_abc_1.abstractmethod
+    def UpdateMemory(
+        self,
+        request: _memory_service_pb2.UpdateMemoryRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_memory_service_pb2.UpdateMemoryResponse, _abc.Awaitable[_memory_service_pb2.UpdateMemoryResponse]]:
+        """Changes the fields of one live memory that the mask names. NOT_FOUND when there is none."""
 
     @_abc_1.abstractmethod
     def Forget(
@@ -134,6 +166,22 @@ class MemoryServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_memory_service_pb2.ForgetResponse, _abc.Awaitable[_memory_service_pb2.ForgetResponse]]:
         """Deletes softly: the memory is found no more, and remembering it again brings it back. NOT_FOUND when there is none."""
+
+    @_abc_1.abstractmethod
+    def Undelete(
+        self,
+        request: _memory_service_pb2.UndeleteRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_memory_service_pb2.UndeleteResponse, _abc.Awaitable[_memory_service_pb2.UndeleteResponse]]:
+        """Brings forgotten memories back as they were. NOT_FOUND when no deleted one is named."""
+
+    @_abc_1.abstractmethod
+    def Purge(
+        self,
+        request: _memory_service_pb2.PurgeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_memory_service_pb2.PurgeResponse, _abc.Awaitable[_memory_service_pb2.PurgeResponse]]:
+        """Erases memories with their history, vectors and words; what was erased cannot be brought back."""
 
     @_abc_1.abstractmethod
     def SummarizeSession(

@@ -5,6 +5,7 @@ isort:skip_file
 
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
+from google.protobuf import field_mask_pb2 as _field_mask_pb2
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
@@ -29,13 +30,20 @@ class PutMemoryRequest(_message.Message):
     MEMORY_FIELD_NUMBER: _builtins.int
     VECTORS_FIELD_NUMBER: _builtins.int
     MODEL_REVISION_FIELD_NUMBER: _builtins.int
+    TOKEN_CODES_FIELD_NUMBER: _builtins.int
     vectors: _builtins.bytes
-    """One row of the store's dimensions, or empty."""
+    """Rows of the store's dimensions, 0 to 64. The first is that of the content; further ones are of its parts or of its
+    hints. A search counts the nearest.
+    """
     model_revision: _builtins.str
     """Revision of the model that made the vectors."""
     @_builtins.property
     def memory(self) -> _memory_pb2.Memory:
         """id, content_hash, updated_at, deleted_at, version and model_revision are the store's and must be unset."""
+
+    @_builtins.property
+    def token_codes(self) -> Global___TokenCodes:
+        """Absent keeps those that are stored with the same content."""
 
     def __init__(
         self,
@@ -43,14 +51,41 @@ class PutMemoryRequest(_message.Message):
         memory: _memory_pb2.Memory | None = ...,
         vectors: _builtins.bytes = ...,
         model_revision: _builtins.str = ...,
+        token_codes: Global___TokenCodes | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["memory", b"memory"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["memory", b"memory", "token_codes", b"token_codes"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["memory", b"memory", "model_revision", b"model_revision", "vectors", b"vectors"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["memory", b"memory", "model_revision", b"model_revision", "token_codes", b"token_codes", "vectors", b"vectors"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PutMemoryRequest: _TypeAlias = PutMemoryRequest  # noqa: Y015
+
+@_typing.final
+class TokenCodes(_message.Message):
+    """Vectors of a memory's tokens in compact form, for late interaction. The store keeps them and does not read them."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENCODING_FIELD_NUMBER: _builtins.int
+    CODES_FIELD_NUMBER: _builtins.int
+    encoding: _builtins.str
+    """Names the form, such as "int8"; whoever wrote them knows it."""
+    codes: _builtins.bytes
+    """At most 262,144."""
+    def __init__(
+        self,
+        *,
+        encoding: _builtins.str = ...,
+        codes: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["codes", b"codes", "encoding", b"encoding"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TokenCodes: _TypeAlias = TokenCodes  # noqa: Y015
 
 @_typing.final
 class PutMemoryResponse(_message.Message):
@@ -76,6 +111,153 @@ class PutMemoryResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PutMemoryResponse: _TypeAlias = PutMemoryResponse  # noqa: Y015
+
+@_typing.final
+class BatchPutMemoriesRequest(_message.Message):
+    """Request of BatchPutMemories."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUESTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def requests(self) -> _containers.RepeatedCompositeFieldContainer[Global___PutMemoryRequest]:
+        """1 to 1,000."""
+
+    def __init__(
+        self,
+        *,
+        requests: _abc.Iterable[Global___PutMemoryRequest] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["requests", b"requests"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BatchPutMemoriesRequest: _TypeAlias = BatchPutMemoriesRequest  # noqa: Y015
+
+@_typing.final
+class BatchPutMemoriesResponse(_message.Message):
+    """Response of BatchPutMemories."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESULTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___PutMemoryResult]:
+        """One a request, in order."""
+
+    def __init__(
+        self,
+        *,
+        results: _abc.Iterable[Global___PutMemoryResult] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["results", b"results"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BatchPutMemoriesResponse: _TypeAlias = BatchPutMemoriesResponse  # noqa: Y015
+
+@_typing.final
+class PutMemoryResult(_message.Message):
+    """What became of one put of many."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DONE_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def done(self) -> Global___PutMemoryOutcome: ...
+    @_builtins.property
+    def error(self) -> _memory_pb2.BatchError: ...
+    def __init__(
+        self,
+        *,
+        done: Global___PutMemoryOutcome | None = ...,
+        error: _memory_pb2.BatchError | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["done", b"done", "error", b"error", "result", b"result"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["done", b"done", "error", b"error", "result", b"result"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_result: _TypeAlias = _typing.Literal["done", "error"]  # noqa: Y015
+    _WhichOneofArgType_result: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_result) -> _WhichOneofReturnType_result | None: ...
+
+Global___PutMemoryResult: _TypeAlias = PutMemoryResult  # noqa: Y015
+
+@_typing.final
+class PutMemoryOutcome(_message.Message):
+    """What a put of many did; without the memory, which the caller has."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    id: _builtins.int
+    outcome: _memory_pb2.WriteOutcome.ValueType
+    version: _builtins.int
+    def __init__(
+        self,
+        *,
+        id: _builtins.int = ...,
+        outcome: _memory_pb2.WriteOutcome.ValueType = ...,
+        version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "outcome", b"outcome", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PutMemoryOutcome: _TypeAlias = PutMemoryOutcome  # noqa: Y015
+
+@_typing.final
+class StreamPutMemoriesRequest(_message.Message):
+    """Request of StreamPutMemories."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def request(self) -> Global___PutMemoryRequest: ...
+    def __init__(
+        self,
+        *,
+        request: Global___PutMemoryRequest | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["request", b"request"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["request", b"request"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StreamPutMemoriesRequest: _TypeAlias = StreamPutMemoriesRequest  # noqa: Y015
+
+@_typing.final
+class StreamPutMemoriesResponse(_message.Message):
+    """Response of StreamPutMemories."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESULT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def result(self) -> Global___PutMemoryResult: ...
+    def __init__(
+        self,
+        *,
+        result: Global___PutMemoryResult | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StreamPutMemoriesResponse: _TypeAlias = StreamPutMemoriesResponse  # noqa: Y015
 
 @_typing.final
 class FindMemoryRequest(_message.Message):
@@ -143,18 +325,30 @@ class GetMemoryRequest(_message.Message):
 
     NAMESPACE_FIELD_NUMBER: _builtins.int
     REF_FIELD_NUMBER: _builtins.int
+    AS_OF_FIELD_NUMBER: _builtins.int
+    VISIBILITY_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
+    visibility: _memory_pb2.Visibility.ValueType
+    """Which memories are seen; not used with as_of."""
     @_builtins.property
     def ref(self) -> _memory_pb2.MemoryRef: ...
+    @_builtins.property
+    def as_of(self) -> _timestamp_pb2.Timestamp:
+        """Present: the memory as it was at this time by the store's clock, deleted since or not, without hints. The reference
+        names it by what it is called now.
+        """
+
     def __init__(
         self,
         *,
         namespace: _builtins.str = ...,
         ref: _memory_pb2.MemoryRef | None = ...,
+        as_of: _timestamp_pb2.Timestamp | None = ...,
+        visibility: _memory_pb2.Visibility.ValueType = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["ref", b"ref"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["as_of", b"as_of", "ref", b"ref"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["namespace", b"namespace", "ref", b"ref"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["as_of", b"as_of", "namespace", b"namespace", "ref", b"ref", "visibility", b"visibility"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -244,11 +438,13 @@ class ListMemoriesRequest(_message.Message):
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     SKIP_FIELD_NUMBER: _builtins.int
     FILTER_FIELD_NUMBER: _builtins.int
+    VISIBILITY_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     page_size: _builtins.int
     """1 to 1,000."""
     page_token: _builtins.str
     skip: _builtins.int
+    visibility: _memory_pb2.Visibility.ValueType
     @_builtins.property
     def filter(self) -> _memory_pb2.Filter: ...
     def __init__(
@@ -259,10 +455,11 @@ class ListMemoriesRequest(_message.Message):
         page_token: _builtins.str = ...,
         skip: _builtins.int = ...,
         filter: _memory_pb2.Filter | None = ...,
+        visibility: _memory_pb2.Visibility.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter", "namespace", b"namespace", "page_size", b"page_size", "page_token", b"page_token", "skip", b"skip"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter", "namespace", b"namespace", "page_size", b"page_size", "page_token", b"page_token", "skip", b"skip", "visibility", b"visibility"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -296,6 +493,148 @@ class ListMemoriesResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListMemoriesResponse: _TypeAlias = ListMemoriesResponse  # noqa: Y015
+
+@_typing.final
+class ListMemoryVersionsRequest(_message.Message):
+    """Request of ListMemoryVersions."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    REF_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    namespace: _builtins.str
+    page_size: _builtins.int
+    """1 to 1,000."""
+    page_token: _builtins.str
+    @_builtins.property
+    def ref(self) -> _memory_pb2.MemoryRef: ...
+    def __init__(
+        self,
+        *,
+        namespace: _builtins.str = ...,
+        ref: _memory_pb2.MemoryRef | None = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ref", b"ref"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["namespace", b"namespace", "page_size", b"page_size", "page_token", b"page_token", "ref", b"ref"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListMemoryVersionsRequest: _TypeAlias = ListMemoryVersionsRequest  # noqa: Y015
+
+@_typing.final
+class ListMemoryVersionsResponse(_message.Message):
+    """Response of ListMemoryVersions."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSIONS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty at the end. A page may be shorter than page_size before the end, to bound its bytes."""
+    @_builtins.property
+    def versions(self) -> _containers.RepeatedCompositeFieldContainer[_memory_pb2.MemoryVersion]: ...
+    def __init__(
+        self,
+        *,
+        versions: _abc.Iterable[_memory_pb2.MemoryVersion] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "versions", b"versions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListMemoryVersionsResponse: _TypeAlias = ListMemoryVersionsResponse  # noqa: Y015
+
+@_typing.final
+class UpdateMemoryRequest(_message.Message):
+    """Request of UpdateMemory."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    REF_FIELD_NUMBER: _builtins.int
+    MEMORY_FIELD_NUMBER: _builtins.int
+    UPDATE_MASK_FIELD_NUMBER: _builtins.int
+    VECTORS_FIELD_NUMBER: _builtins.int
+    MODEL_REVISION_FIELD_NUMBER: _builtins.int
+    TOKEN_CODES_FIELD_NUMBER: _builtins.int
+    EXPECTED_VERSION_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
+    namespace: _builtins.str
+    vectors: _builtins.bytes
+    """Of the new content; must be given with it, and not without."""
+    model_revision: _builtins.str
+    expected_version: _builtins.int
+    """Not 0: ABORTED unless the memory has this version."""
+    dry_run: _builtins.bool
+    """Tells what the memory would be and changes nothing."""
+    @_builtins.property
+    def ref(self) -> _memory_pb2.MemoryRef: ...
+    @_builtins.property
+    def memory(self) -> _memory_pb2.Memory:
+        """Has the new values."""
+
+    @_builtins.property
+    def update_mask(self) -> _field_mask_pb2.FieldMask:
+        """Of content, category, key, tags, hints, memory_type, importance, metadata, status, created_at, surprise: what is
+        set to the value in memory, also to an empty one.
+        """
+
+    @_builtins.property
+    def token_codes(self) -> Global___TokenCodes: ...
+    def __init__(
+        self,
+        *,
+        namespace: _builtins.str = ...,
+        ref: _memory_pb2.MemoryRef | None = ...,
+        memory: _memory_pb2.Memory | None = ...,
+        update_mask: _field_mask_pb2.FieldMask | None = ...,
+        vectors: _builtins.bytes = ...,
+        model_revision: _builtins.str = ...,
+        token_codes: Global___TokenCodes | None = ...,
+        expected_version: _builtins.int = ...,
+        dry_run: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["memory", b"memory", "ref", b"ref", "token_codes", b"token_codes", "update_mask", b"update_mask"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "expected_version", b"expected_version", "memory", b"memory", "model_revision", b"model_revision", "namespace", b"namespace", "ref", b"ref", "token_codes", b"token_codes", "update_mask", b"update_mask", "vectors", b"vectors"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateMemoryRequest: _TypeAlias = UpdateMemoryRequest  # noqa: Y015
+
+@_typing.final
+class UpdateMemoryResponse(_message.Message):
+    """Response of UpdateMemory."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MEMORY_FIELD_NUMBER: _builtins.int
+    CHANGED_FIELD_NUMBER: _builtins.int
+    changed: _builtins.bool
+    """Whether anything is different from before."""
+    @_builtins.property
+    def memory(self) -> _memory_pb2.Memory: ...
+    def __init__(
+        self,
+        *,
+        memory: _memory_pb2.Memory | None = ...,
+        changed: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["memory", b"memory"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "memory", b"memory"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateMemoryResponse: _TypeAlias = UpdateMemoryResponse  # noqa: Y015
 
 @_typing.final
 class DeleteMemoryRequest(_message.Message):
@@ -348,6 +687,121 @@ class DeleteMemoryResponse(_message.Message):
 Global___DeleteMemoryResponse: _TypeAlias = DeleteMemoryResponse  # noqa: Y015
 
 @_typing.final
+class UndeleteMemoryRequest(_message.Message):
+    """Request of UndeleteMemory."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    REF_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
+    namespace: _builtins.str
+    dry_run: _builtins.bool
+    @_builtins.property
+    def ref(self) -> _memory_pb2.MemoryRef: ...
+    def __init__(
+        self,
+        *,
+        namespace: _builtins.str = ...,
+        ref: _memory_pb2.MemoryRef | None = ...,
+        dry_run: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ref", b"ref"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "namespace", b"namespace", "ref", b"ref"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UndeleteMemoryRequest: _TypeAlias = UndeleteMemoryRequest  # noqa: Y015
+
+@_typing.final
+class UndeleteMemoryResponse(_message.Message):
+    """Response of UndeleteMemory."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    IDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def __init__(
+        self,
+        *,
+        ids: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ids", b"ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UndeleteMemoryResponse: _TypeAlias = UndeleteMemoryResponse  # noqa: Y015
+
+@_typing.final
+class PurgeMemoriesRequest(_message.Message):
+    """Request of PurgeMemories."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    REF_FIELD_NUMBER: _builtins.int
+    DELETED_BEFORE_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
+    namespace: _builtins.str
+    dry_run: _builtins.bool
+    @_builtins.property
+    def ref(self) -> _memory_pb2.MemoryRef:
+        """One memory, live or deleted; a content hash may name several."""
+
+    @_builtins.property
+    def deleted_before(self) -> _timestamp_pb2.Timestamp:
+        """All that were deleted before this time."""
+
+    def __init__(
+        self,
+        *,
+        namespace: _builtins.str = ...,
+        ref: _memory_pb2.MemoryRef | None = ...,
+        deleted_before: _timestamp_pb2.Timestamp | None = ...,
+        dry_run: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["deleted_before", b"deleted_before", "ref", b"ref", "target", b"target"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deleted_before", b"deleted_before", "dry_run", b"dry_run", "namespace", b"namespace", "ref", b"ref", "target", b"target"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_target: _TypeAlias = _typing.Literal["ref", "deleted_before"]  # noqa: Y015
+    _WhichOneofArgType_target: _TypeAlias = _typing.Literal["target", b"target"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_target) -> _WhichOneofReturnType_target | None: ...
+
+Global___PurgeMemoriesRequest: _TypeAlias = PurgeMemoriesRequest  # noqa: Y015
+
+@_typing.final
+class PurgeMemoriesResponse(_message.Message):
+    """Response of PurgeMemories."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    IDS_FIELD_NUMBER: _builtins.int
+    TOTAL_FIELD_NUMBER: _builtins.int
+    total: _builtins.int
+    @_builtins.property
+    def ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Of the first 1,000."""
+
+    def __init__(
+        self,
+        *,
+        ids: _abc.Iterable[_builtins.int] | None = ...,
+        total: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ids", b"ids", "total", b"total"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PurgeMemoriesResponse: _TypeAlias = PurgeMemoriesResponse  # noqa: Y015
+
+@_typing.final
 class SearchMemoriesRequest(_message.Message):
     """Request of SearchMemories. At least one arm is set."""
 
@@ -358,11 +812,14 @@ class SearchMemoriesRequest(_message.Message):
     KEYWORD_FIELD_NUMBER: _builtins.int
     FILTER_FIELD_NUMBER: _builtins.int
     WHOLE_FIELD_NUMBER: _builtins.int
+    TOKEN_CODES_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     whole: _builtins.int
     """Hits that carry their memory, 0 to 1,000: the best by the better of their ranks, as many as fit into an answer.
     Absent means as many as fit.
     """
+    token_codes: _builtins.bool
+    """Whether hits that carry their memory carry its token codes too."""
     @_builtins.property
     def dense(self) -> Global___DenseArm: ...
     @_builtins.property
@@ -377,10 +834,11 @@ class SearchMemoriesRequest(_message.Message):
         keyword: Global___KeywordArm | None = ...,
         filter: _memory_pb2.Filter | None = ...,
         whole: _builtins.int | None = ...,
+        token_codes: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_whole", b"_whole", "dense", b"dense", "filter", b"filter", "keyword", b"keyword", "whole", b"whole"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_whole", b"_whole", "dense", b"dense", "filter", b"filter", "keyword", b"keyword", "namespace", b"namespace", "whole", b"whole"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_whole", b"_whole", "dense", b"dense", "filter", b"filter", "keyword", b"keyword", "namespace", b"namespace", "token_codes", b"token_codes", "whole", b"whole"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__whole: _TypeAlias = _typing.Literal["whole"]  # noqa: Y015
     _WhichOneofArgType__whole: _TypeAlias = _typing.Literal["_whole", b"_whole"]  # noqa: Y015
@@ -474,6 +932,7 @@ class SearchHit(_message.Message):
     ID_FIELD_NUMBER: _builtins.int
     CREATED_AT_FIELD_NUMBER: _builtins.int
     SURPRISE_FIELD_NUMBER: _builtins.int
+    TOKEN_CODES_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     surprise: _builtins.float
     """Absent when none is stored."""
@@ -493,6 +952,10 @@ class SearchHit(_message.Message):
 
     @_builtins.property
     def created_at(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def token_codes(self) -> Global___TokenCodes:
+        """Present where the request asks for them and they are stored."""
+
     def __init__(
         self,
         *,
@@ -502,10 +965,11 @@ class SearchHit(_message.Message):
         id: _builtins.int = ...,
         created_at: _timestamp_pb2.Timestamp | None = ...,
         surprise: _builtins.float | None = ...,
+        token_codes: Global___TokenCodes | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_surprise", b"_surprise", "created_at", b"created_at", "dense", b"dense", "keyword", b"keyword", "memory", b"memory", "surprise", b"surprise"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_surprise", b"_surprise", "created_at", b"created_at", "dense", b"dense", "keyword", b"keyword", "memory", b"memory", "surprise", b"surprise", "token_codes", b"token_codes"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_surprise", b"_surprise", "created_at", b"created_at", "dense", b"dense", "id", b"id", "keyword", b"keyword", "memory", b"memory", "surprise", b"surprise"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_surprise", b"_surprise", "created_at", b"created_at", "dense", b"dense", "id", b"id", "keyword", b"keyword", "memory", b"memory", "surprise", b"surprise", "token_codes", b"token_codes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__surprise: _TypeAlias = _typing.Literal["surprise"]  # noqa: Y015
     _WhichOneofArgType__surprise: _TypeAlias = _typing.Literal["_surprise", b"_surprise"]  # noqa: Y015
@@ -650,6 +1114,9 @@ class GetStatsResponse(_message.Message):
     SCHEMA_VERSION_FIELD_NUMBER: _builtins.int
     DIMENSIONS_FIELD_NUMBER: _builtins.int
     ENGINE_FIELD_NUMBER: _builtins.int
+    ENCRYPTION_FIELD_NUMBER: _builtins.int
+    VECTORS_FIELD_NUMBER: _builtins.int
+    INDEXED_VECTORS_FIELD_NUMBER: _builtins.int
     live_memories: _builtins.int
     deleted_memories: _builtins.int
     namespaces: _builtins.int
@@ -659,6 +1126,12 @@ class GetStatsResponse(_message.Message):
     dimensions: _builtins.int
     engine: _builtins.str
     """The engine and its version."""
+    encryption: _builtins.str
+    """What is encrypted at rest: "", "values" or "file"."""
+    vectors: _builtins.int
+    """Vectors that are searched, several a memory where it has parts."""
+    indexed_vectors: _builtins.int
+    """Of these, those that the code index finds; the others are searched exactly."""
     def __init__(
         self,
         *,
@@ -669,10 +1142,13 @@ class GetStatsResponse(_message.Message):
         schema_version: _builtins.int = ...,
         dimensions: _builtins.int = ...,
         engine: _builtins.str = ...,
+        encryption: _builtins.str = ...,
+        vectors: _builtins.int = ...,
+        indexed_vectors: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["deleted_memories", b"deleted_memories", "dimensions", b"dimensions", "engine", b"engine", "live_memories", b"live_memories", "namespaces", b"namespaces", "schema_version", b"schema_version", "size_bytes", b"size_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deleted_memories", b"deleted_memories", "dimensions", b"dimensions", "encryption", b"encryption", "engine", b"engine", "indexed_vectors", b"indexed_vectors", "live_memories", b"live_memories", "namespaces", b"namespaces", "schema_version", b"schema_version", "size_bytes", b"size_bytes", "vectors", b"vectors"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -45,6 +45,16 @@ class StorageServiceStub:
                 request_serializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.PutMemoryRequest.SerializeToString,
                 response_deserializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.PutMemoryResponse.FromString,
                 _registered_method=True)
+        self.BatchPutMemories = channel.unary_unary(
+                '/hippovault.storage.v1.StorageService/BatchPutMemories',
+                request_serializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.BatchPutMemoriesRequest.SerializeToString,
+                response_deserializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.BatchPutMemoriesResponse.FromString,
+                _registered_method=True)
+        self.StreamPutMemories = channel.stream_stream(
+                '/hippovault.storage.v1.StorageService/StreamPutMemories',
+                request_serializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.StreamPutMemoriesRequest.SerializeToString,
+                response_deserializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.StreamPutMemoriesResponse.FromString,
+                _registered_method=True)
         self.FindMemory = channel.unary_unary(
                 '/hippovault.storage.v1.StorageService/FindMemory',
                 request_serializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.FindMemoryRequest.SerializeToString,
@@ -65,10 +75,30 @@ class StorageServiceStub:
                 request_serializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.ListMemoriesRequest.SerializeToString,
                 response_deserializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.ListMemoriesResponse.FromString,
                 _registered_method=True)
+        self.ListMemoryVersions = channel.unary_unary(
+                '/hippovault.storage.v1.StorageService/ListMemoryVersions',
+                request_serializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.ListMemoryVersionsRequest.SerializeToString,
+                response_deserializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.ListMemoryVersionsResponse.FromString,
+                _registered_method=True)
+        self.UpdateMemory = channel.unary_unary(
+                '/hippovault.storage.v1.StorageService/UpdateMemory',
+                request_serializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.UpdateMemoryRequest.SerializeToString,
+                response_deserializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.UpdateMemoryResponse.FromString,
+                _registered_method=True)
         self.DeleteMemory = channel.unary_unary(
                 '/hippovault.storage.v1.StorageService/DeleteMemory',
                 request_serializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.DeleteMemoryRequest.SerializeToString,
                 response_deserializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.DeleteMemoryResponse.FromString,
+                _registered_method=True)
+        self.UndeleteMemory = channel.unary_unary(
+                '/hippovault.storage.v1.StorageService/UndeleteMemory',
+                request_serializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.UndeleteMemoryRequest.SerializeToString,
+                response_deserializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.UndeleteMemoryResponse.FromString,
+                _registered_method=True)
+        self.PurgeMemories = channel.unary_unary(
+                '/hippovault.storage.v1.StorageService/PurgeMemories',
+                request_serializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.PurgeMemoriesRequest.SerializeToString,
+                response_deserializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.PurgeMemoriesResponse.FromString,
                 _registered_method=True)
         self.SearchMemories = channel.unary_unary(
                 '/hippovault.storage.v1.StorageService/SearchMemories',
@@ -111,6 +141,20 @@ class StorageServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def BatchPutMemories(self, request, context):
+        """Stores many, in order and in one transaction. One that is refused does not stop the others: its result has the error.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def StreamPutMemories(self, request_iterator, context):
+        """Stores many, in order. Each answer says that one is on disk, or why it was refused; the order is the requests'.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def FindMemory(self, request, context):
         """Finds the memory, live or deleted, that a put of this content and key would write to.
         """
@@ -119,7 +163,7 @@ class StorageServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetMemory(self, request, context):
-        """Returns one live memory. NOT_FOUND when there is none.
+        """Returns one memory as it is, or as it was. NOT_FOUND when there is none.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -133,7 +177,22 @@ class StorageServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListMemories(self, request, context):
-        """Lists live memories, newest first (created_at, then id, descending).
+        """Lists memories, newest first (created_at, then id, descending).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListMemoryVersions(self, request, context):
+        """Lists what a memory, live or deleted, was, the newest first, beginning with what it is. Without hints.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateMemory(self, request, context):
+        """Changes the fields of one live memory that the mask names. NOT_FOUND when there is none; ALREADY_EXISTS when
+        another memory has the identity that it would get; ABORTED when it has another version than the expected one.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -141,6 +200,20 @@ class StorageServiceServicer:
 
     def DeleteMemory(self, request, context):
         """Deletes softly. NOT_FOUND when no live memory is named.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UndeleteMemory(self, request, context):
+        """Brings deleted memories back as they were. NOT_FOUND when no deleted one is named.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PurgeMemories(self, request, context):
+        """Erases memories: rows, vectors, words, history, associations; and their bytes, from the file and its log.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -168,7 +241,7 @@ class StorageServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetStats(self, request, context):
-        """Counts over the whole store.
+        """Counts over the whole store, and says how it is kept.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -181,6 +254,16 @@ def add_StorageServiceServicer_to_server(servicer, server):
                     servicer.PutMemory,
                     request_deserializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.PutMemoryRequest.FromString,
                     response_serializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.PutMemoryResponse.SerializeToString,
+            ),
+            'BatchPutMemories': grpc.unary_unary_rpc_method_handler(
+                    servicer.BatchPutMemories,
+                    request_deserializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.BatchPutMemoriesRequest.FromString,
+                    response_serializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.BatchPutMemoriesResponse.SerializeToString,
+            ),
+            'StreamPutMemories': grpc.stream_stream_rpc_method_handler(
+                    servicer.StreamPutMemories,
+                    request_deserializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.StreamPutMemoriesRequest.FromString,
+                    response_serializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.StreamPutMemoriesResponse.SerializeToString,
             ),
             'FindMemory': grpc.unary_unary_rpc_method_handler(
                     servicer.FindMemory,
@@ -202,10 +285,30 @@ def add_StorageServiceServicer_to_server(servicer, server):
                     request_deserializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.ListMemoriesRequest.FromString,
                     response_serializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.ListMemoriesResponse.SerializeToString,
             ),
+            'ListMemoryVersions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListMemoryVersions,
+                    request_deserializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.ListMemoryVersionsRequest.FromString,
+                    response_serializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.ListMemoryVersionsResponse.SerializeToString,
+            ),
+            'UpdateMemory': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateMemory,
+                    request_deserializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.UpdateMemoryRequest.FromString,
+                    response_serializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.UpdateMemoryResponse.SerializeToString,
+            ),
             'DeleteMemory': grpc.unary_unary_rpc_method_handler(
                     servicer.DeleteMemory,
                     request_deserializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.DeleteMemoryRequest.FromString,
                     response_serializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.DeleteMemoryResponse.SerializeToString,
+            ),
+            'UndeleteMemory': grpc.unary_unary_rpc_method_handler(
+                    servicer.UndeleteMemory,
+                    request_deserializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.UndeleteMemoryRequest.FromString,
+                    response_serializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.UndeleteMemoryResponse.SerializeToString,
+            ),
+            'PurgeMemories': grpc.unary_unary_rpc_method_handler(
+                    servicer.PurgeMemories,
+                    request_deserializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.PurgeMemoriesRequest.FromString,
+                    response_serializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.PurgeMemoriesResponse.SerializeToString,
             ),
             'SearchMemories': grpc.unary_unary_rpc_method_handler(
                     servicer.SearchMemories,
@@ -261,6 +364,60 @@ class StorageService:
             '/hippovault.storage.v1.StorageService/PutMemory',
             hippovault_dot_storage_dot_v1_dot_storage__pb2.PutMemoryRequest.SerializeToString,
             hippovault_dot_storage_dot_v1_dot_storage__pb2.PutMemoryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def BatchPutMemories(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hippovault.storage.v1.StorageService/BatchPutMemories',
+            hippovault_dot_storage_dot_v1_dot_storage__pb2.BatchPutMemoriesRequest.SerializeToString,
+            hippovault_dot_storage_dot_v1_dot_storage__pb2.BatchPutMemoriesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StreamPutMemories(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/hippovault.storage.v1.StorageService/StreamPutMemories',
+            hippovault_dot_storage_dot_v1_dot_storage__pb2.StreamPutMemoriesRequest.SerializeToString,
+            hippovault_dot_storage_dot_v1_dot_storage__pb2.StreamPutMemoriesResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -380,6 +537,60 @@ class StorageService:
             _registered_method=True)
 
     @staticmethod
+    def ListMemoryVersions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hippovault.storage.v1.StorageService/ListMemoryVersions',
+            hippovault_dot_storage_dot_v1_dot_storage__pb2.ListMemoryVersionsRequest.SerializeToString,
+            hippovault_dot_storage_dot_v1_dot_storage__pb2.ListMemoryVersionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateMemory(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hippovault.storage.v1.StorageService/UpdateMemory',
+            hippovault_dot_storage_dot_v1_dot_storage__pb2.UpdateMemoryRequest.SerializeToString,
+            hippovault_dot_storage_dot_v1_dot_storage__pb2.UpdateMemoryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def DeleteMemory(request,
             target,
             options=(),
@@ -396,6 +607,60 @@ class StorageService:
             '/hippovault.storage.v1.StorageService/DeleteMemory',
             hippovault_dot_storage_dot_v1_dot_storage__pb2.DeleteMemoryRequest.SerializeToString,
             hippovault_dot_storage_dot_v1_dot_storage__pb2.DeleteMemoryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UndeleteMemory(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hippovault.storage.v1.StorageService/UndeleteMemory',
+            hippovault_dot_storage_dot_v1_dot_storage__pb2.UndeleteMemoryRequest.SerializeToString,
+            hippovault_dot_storage_dot_v1_dot_storage__pb2.UndeleteMemoryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PurgeMemories(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hippovault.storage.v1.StorageService/PurgeMemories',
+            hippovault_dot_storage_dot_v1_dot_storage__pb2.PurgeMemoriesRequest.SerializeToString,
+            hippovault_dot_storage_dot_v1_dot_storage__pb2.PurgeMemoriesResponse.FromString,
             options,
             channel_credentials,
             insecure,

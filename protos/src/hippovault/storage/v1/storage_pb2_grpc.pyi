@@ -45,16 +45,30 @@ class StorageServiceStub:
     No vector is right only where the live memory is there with the same content (its vector is kept); otherwise
     FAILED_PRECONDITION with the reason VECTOR_REQUIRED.
     """
+    BatchPutMemories: _grpc.UnaryUnaryMultiCallable[_storage_pb2.BatchPutMemoriesRequest, _storage_pb2.BatchPutMemoriesResponse]
+    """Stores many, in order and in one transaction. One that is refused does not stop the others: its result has the error."""
+    StreamPutMemories: _grpc.StreamStreamMultiCallable[_storage_pb2.StreamPutMemoriesRequest, _storage_pb2.StreamPutMemoriesResponse]
+    """Stores many, in order. Each answer says that one is on disk, or why it was refused; the order is the requests'."""
     FindMemory: _grpc.UnaryUnaryMultiCallable[_storage_pb2.FindMemoryRequest, _storage_pb2.FindMemoryResponse]
     """Finds the memory, live or deleted, that a put of this content and key would write to."""
     GetMemory: _grpc.UnaryUnaryMultiCallable[_storage_pb2.GetMemoryRequest, _storage_pb2.GetMemoryResponse]
-    """Returns one live memory. NOT_FOUND when there is none."""
+    """Returns one memory as it is, or as it was. NOT_FOUND when there is none."""
     BatchGetMemories: _grpc.UnaryUnaryMultiCallable[_storage_pb2.BatchGetMemoriesRequest, _storage_pb2.BatchGetMemoriesResponse]
     """Returns live memories by id, in the order asked for, as many as fit into an answer; ids that name none are left out."""
     ListMemories: _grpc.UnaryUnaryMultiCallable[_storage_pb2.ListMemoriesRequest, _storage_pb2.ListMemoriesResponse]
-    """Lists live memories, newest first (created_at, then id, descending)."""
+    """Lists memories, newest first (created_at, then id, descending)."""
+    ListMemoryVersions: _grpc.UnaryUnaryMultiCallable[_storage_pb2.ListMemoryVersionsRequest, _storage_pb2.ListMemoryVersionsResponse]
+    """Lists what a memory, live or deleted, was, the newest first, beginning with what it is. Without hints."""
+    UpdateMemory: _grpc.UnaryUnaryMultiCallable[_storage_pb2.UpdateMemoryRequest, _storage_pb2.UpdateMemoryResponse]
+    """Changes the fields of one live memory that the mask names. NOT_FOUND when there is none; ALREADY_EXISTS when
+    another memory has the identity that it would get; ABORTED when it has another version than the expected one.
+    """
     DeleteMemory: _grpc.UnaryUnaryMultiCallable[_storage_pb2.DeleteMemoryRequest, _storage_pb2.DeleteMemoryResponse]
     """Deletes softly. NOT_FOUND when no live memory is named."""
+    UndeleteMemory: _grpc.UnaryUnaryMultiCallable[_storage_pb2.UndeleteMemoryRequest, _storage_pb2.UndeleteMemoryResponse]
+    """Brings deleted memories back as they were. NOT_FOUND when no deleted one is named."""
+    PurgeMemories: _grpc.UnaryUnaryMultiCallable[_storage_pb2.PurgeMemoriesRequest, _storage_pb2.PurgeMemoriesResponse]
+    """Erases memories: rows, vectors, words, history, associations; and their bytes, from the file and its log."""
     SearchMemories: _grpc.UnaryUnaryMultiCallable[_storage_pb2.SearchMemoriesRequest, _storage_pb2.SearchMemoriesResponse]
     """Runs the dense arm, the keyword arm or both over the live memories of a namespace; filters hold inside the arms."""
     CompareToNewest: _grpc.UnaryUnaryMultiCallable[_storage_pb2.CompareToNewestRequest, _storage_pb2.CompareToNewestResponse]
@@ -62,7 +76,7 @@ class StorageServiceStub:
     SummarizeMemories: _grpc.UnaryUnaryMultiCallable[_storage_pb2.SummarizeMemoriesRequest, _storage_pb2.SummarizeMemoriesResponse]
     """Sums up the live memories created since a time."""
     GetStats: _grpc.UnaryUnaryMultiCallable[_storage_pb2.GetStatsRequest, _storage_pb2.GetStatsResponse]
-    """Counts over the whole store."""
+    """Counts over the whole store, and says how it is kept."""
 
 @_typing.type_check_only
 class StorageServiceAsyncStub(StorageServiceStub):
@@ -81,16 +95,30 @@ class StorageServiceAsyncStub(StorageServiceStub):
     No vector is right only where the live memory is there with the same content (its vector is kept); otherwise
     FAILED_PRECONDITION with the reason VECTOR_REQUIRED.
     """
+    BatchPutMemories: _aio.UnaryUnaryMultiCallable[_storage_pb2.BatchPutMemoriesRequest, _storage_pb2.BatchPutMemoriesResponse]  # type: ignore[assignment]
+    """Stores many, in order and in one transaction. One that is refused does not stop the others: its result has the error."""
+    StreamPutMemories: _aio.StreamStreamMultiCallable[_storage_pb2.StreamPutMemoriesRequest, _storage_pb2.StreamPutMemoriesResponse]  # type: ignore[assignment]
+    """Stores many, in order. Each answer says that one is on disk, or why it was refused; the order is the requests'."""
     FindMemory: _aio.UnaryUnaryMultiCallable[_storage_pb2.FindMemoryRequest, _storage_pb2.FindMemoryResponse]  # type: ignore[assignment]
     """Finds the memory, live or deleted, that a put of this content and key would write to."""
     GetMemory: _aio.UnaryUnaryMultiCallable[_storage_pb2.GetMemoryRequest, _storage_pb2.GetMemoryResponse]  # type: ignore[assignment]
-    """Returns one live memory. NOT_FOUND when there is none."""
+    """Returns one memory as it is, or as it was. NOT_FOUND when there is none."""
     BatchGetMemories: _aio.UnaryUnaryMultiCallable[_storage_pb2.BatchGetMemoriesRequest, _storage_pb2.BatchGetMemoriesResponse]  # type: ignore[assignment]
     """Returns live memories by id, in the order asked for, as many as fit into an answer; ids that name none are left out."""
     ListMemories: _aio.UnaryUnaryMultiCallable[_storage_pb2.ListMemoriesRequest, _storage_pb2.ListMemoriesResponse]  # type: ignore[assignment]
-    """Lists live memories, newest first (created_at, then id, descending)."""
+    """Lists memories, newest first (created_at, then id, descending)."""
+    ListMemoryVersions: _aio.UnaryUnaryMultiCallable[_storage_pb2.ListMemoryVersionsRequest, _storage_pb2.ListMemoryVersionsResponse]  # type: ignore[assignment]
+    """Lists what a memory, live or deleted, was, the newest first, beginning with what it is. Without hints."""
+    UpdateMemory: _aio.UnaryUnaryMultiCallable[_storage_pb2.UpdateMemoryRequest, _storage_pb2.UpdateMemoryResponse]  # type: ignore[assignment]
+    """Changes the fields of one live memory that the mask names. NOT_FOUND when there is none; ALREADY_EXISTS when
+    another memory has the identity that it would get; ABORTED when it has another version than the expected one.
+    """
     DeleteMemory: _aio.UnaryUnaryMultiCallable[_storage_pb2.DeleteMemoryRequest, _storage_pb2.DeleteMemoryResponse]  # type: ignore[assignment]
     """Deletes softly. NOT_FOUND when no live memory is named."""
+    UndeleteMemory: _aio.UnaryUnaryMultiCallable[_storage_pb2.UndeleteMemoryRequest, _storage_pb2.UndeleteMemoryResponse]  # type: ignore[assignment]
+    """Brings deleted memories back as they were. NOT_FOUND when no deleted one is named."""
+    PurgeMemories: _aio.UnaryUnaryMultiCallable[_storage_pb2.PurgeMemoriesRequest, _storage_pb2.PurgeMemoriesResponse]  # type: ignore[assignment]
+    """Erases memories: rows, vectors, words, history, associations; and their bytes, from the file and its log."""
     SearchMemories: _aio.UnaryUnaryMultiCallable[_storage_pb2.SearchMemoriesRequest, _storage_pb2.SearchMemoriesResponse]  # type: ignore[assignment]
     """Runs the dense arm, the keyword arm or both over the live memories of a namespace; filters hold inside the arms."""
     CompareToNewest: _aio.UnaryUnaryMultiCallable[_storage_pb2.CompareToNewestRequest, _storage_pb2.CompareToNewestResponse]  # type: ignore[assignment]
@@ -98,7 +126,7 @@ class StorageServiceAsyncStub(StorageServiceStub):
     SummarizeMemories: _aio.UnaryUnaryMultiCallable[_storage_pb2.SummarizeMemoriesRequest, _storage_pb2.SummarizeMemoriesResponse]  # type: ignore[assignment]
     """Sums up the live memories created since a time."""
     GetStats: _aio.UnaryUnaryMultiCallable[_storage_pb2.GetStatsRequest, _storage_pb2.GetStatsResponse]  # type: ignore[assignment]
-    """Counts over the whole store."""
+    """Counts over the whole store, and says how it is kept."""
 
 class StorageServiceServicer(metaclass=_abc_1.ABCMeta):
     """Keeps memories with their vectors and finds them again. Knows nothing of models or of ranking.
@@ -122,6 +150,22 @@ class StorageServiceServicer(metaclass=_abc_1.ABCMeta):
         """
 
     @_abc_1.abstractmethod
+    def BatchPutMemories(
+        self,
+        request: _storage_pb2.BatchPutMemoriesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_storage_pb2.BatchPutMemoriesResponse, _abc.Awaitable[_storage_pb2.BatchPutMemoriesResponse]]:
+        """Stores many, in order and in one transaction. One that is refused does not stop the others: its result has the error."""
+
+    @_abc_1.abstractmethod
+    def StreamPutMemories(
+        self,
+        request_iterator: _MaybeAsyncIterator[_storage_pb2.StreamPutMemoriesRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_storage_pb2.StreamPutMemoriesResponse], _abc.AsyncIterator[_storage_pb2.StreamPutMemoriesResponse]]:
+        """Stores many, in order. Each answer says that one is on disk, or why it was refused; the order is the requests'."""
+
+    @_abc_1.abstractmethod
     def FindMemory(
         self,
         request: _storage_pb2.FindMemoryRequest,
@@ -135,7 +179,7 @@ class StorageServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _storage_pb2.GetMemoryRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_storage_pb2.GetMemoryResponse, _abc.Awaitable[_storage_pb2.GetMemoryResponse]]:
-        """Returns one live memory. NOT_FOUND when there is none."""
+        """Returns one memory as it is, or as it was. NOT_FOUND when there is none."""
 
     @_abc_1.abstractmethod
     def BatchGetMemories(
@@ -151,7 +195,25 @@ class StorageServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _storage_pb2.ListMemoriesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_storage_pb2.ListMemoriesResponse, _abc.Awaitable[_storage_pb2.ListMemoriesResponse]]:
-        """Lists live memories, newest first (created_at, then id, descending)."""
+        """Lists memories, newest first (created_at, then id, descending)."""
+
+    @_abc_1.abstractmethod
+    def ListMemoryVersions(
+        self,
+        request: _storage_pb2.ListMemoryVersionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_storage_pb2.ListMemoryVersionsResponse, _abc.Awaitable[_storage_pb2.ListMemoryVersionsResponse]]:
+        """Lists what a memory, live or deleted, was, the newest first, beginning with what it is. Without hints."""
+
+    @_abc_1.abstractmethod
+    def UpdateMemory(
+        self,
+        request: _storage_pb2.UpdateMemoryRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_storage_pb2.UpdateMemoryResponse, _abc.Awaitable[_storage_pb2.UpdateMemoryResponse]]:
+        """Changes the fields of one live memory that the mask names. NOT_FOUND when there is none; ALREADY_EXISTS when
+        another memory has the identity that it would get; ABORTED when it has another version than the expected one.
+        """
 
     @_abc_1.abstractmethod
     def DeleteMemory(
@@ -160,6 +222,22 @@ class StorageServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_storage_pb2.DeleteMemoryResponse, _abc.Awaitable[_storage_pb2.DeleteMemoryResponse]]:
         """Deletes softly. NOT_FOUND when no live memory is named."""
+
+    @_abc_1.abstractmethod
+    def UndeleteMemory(
+        self,
+        request: _storage_pb2.UndeleteMemoryRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_storage_pb2.UndeleteMemoryResponse, _abc.Awaitable[_storage_pb2.UndeleteMemoryResponse]]:
+        """Brings deleted memories back as they were. NOT_FOUND when no deleted one is named."""
+
+    @_abc_1.abstractmethod
+    def PurgeMemories(
+        self,
+        request: _storage_pb2.PurgeMemoriesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_storage_pb2.PurgeMemoriesResponse, _abc.Awaitable[_storage_pb2.PurgeMemoriesResponse]]:
+        """Erases memories: rows, vectors, words, history, associations; and their bytes, from the file and its log."""
 
     @_abc_1.abstractmethod
     def SearchMemories(
@@ -191,6 +269,6 @@ class StorageServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _storage_pb2.GetStatsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_storage_pb2.GetStatsResponse, _abc.Awaitable[_storage_pb2.GetStatsResponse]]:
-        """Counts over the whole store."""
+        """Counts over the whole store, and says how it is kept."""
 
 def add_StorageServiceServicer_to_server(servicer: StorageServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

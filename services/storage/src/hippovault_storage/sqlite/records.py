@@ -18,13 +18,13 @@ Columns = dict[str, str | float | None]
 SELECT = (
     "SELECT h.memory_id, h.namespace, m.content, h.content_hash, h.category, h.key, m.tags, h.hints, h.memory_type, "
     "h.importance, iif(h.has_metadata, m.metadata, ''), h.created_at, coalesce(h.updated_at, h.created_at), "
-    "h.deleted_at, h.version, h.model_revision, "
+    "h.deleted_at, h.version, h.model_revision, h.status, "
     "h.surprise, h.embedding_outlier, h.engagement, h.explicit, h.prediction_loss, h.scoring_version "
     "FROM hippo_memories h JOIN memories m ON m.id = h.memory_id"
 )
 """Rows for `fill`; goes before a WHERE over `h` and `m`."""
 
-SURPRISE = 16
+SURPRISE = 17
 """Where a row's columns of the surprise begin."""
 
 NO_HINTS = "[]"
@@ -44,7 +44,7 @@ def fill(memory: Memory, row: tuple[Any, ...]) -> None:
     (
         memory.id, memory.namespace, memory.content, memory.content_hash, memory.category, memory.key, tags, hints,
         memory.memory_type, importance, memory.metadata, created_at, updated_at, deleted_at, memory.version,
-        memory.model_revision,
+        memory.model_revision, memory.status,
     ) = row[:SURPRISE]  # fmt: skip
     memory.tags.extend(split_tags(tags))
     memory.hints.extend(read_hints(hints))

@@ -104,13 +104,60 @@ CREATE VIRTUAL TABLE hippo_fts USING fts5(
 );
 """
 
-MIGRATIONS = (DROP_IN + OURS,)
+# The history has what a memory was before its content changed, it was deleted or it came back; `since` and `until` are
+# instants of this store's clock, whatever created_at says. hippo_vectors has every vector of a memory as float16: place
+# 0 repeats the one that vec0 has, in a form that can be read in a tenth of the time, further places are of parts of the
+# content. Its rows never change and its ids are never used again, so the largest tells what is in memory already.
+ENTITIES_AND_VECTORS = """
+ALTER TABLE hippo_memories ADD COLUMN status TEXT NOT NULL DEFAULT '';
+ALTER TABLE hippo_memories ADD COLUMN since REAL;
+UPDATE hippo_memories SET since = coalesce(updated_at, created_at);
+CREATE TABLE hippo_history (
+    memory_id INTEGER NOT NULL,
+    since REAL NOT NULL,
+    until REAL NOT NULL,
+    version INTEGER NOT NULL,
+    category TEXT NOT NULL,
+    key TEXT NOT NULL,
+    content TEXT NOT NULL,
+    tags TEXT,
+    memory_type TEXT NOT NULL,
+    importance REAL,
+    metadata TEXT,
+    status TEXT NOT NULL,
+    model_revision TEXT NOT NULL,
+    created_at REAL NOT NULL,
+    updated_at REAL
+);
+CREATE UNIQUE INDEX hippo_history_since ON hippo_history(memory_id, since);
+CREATE TABLE hippo_vectors (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    memory_id INTEGER NOT NULL,
+    place INTEGER NOT NULL,
+    vector BLOB NOT NULL
+);
+CREATE UNIQUE INDEX hippo_vectors_memory ON hippo_vectors(memory_id, place);
+CREATE TABLE hippo_token_codes (memory_id INTEGER PRIMARY KEY, encoding TEXT NOT NULL, codes BLOB NOT NULL);
+CREATE TABLE hippo_state (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
+"""
+
+MIGRATIONS = (DROP_IN + OURS, ENTITIES_AND_VECTORS)
 """What turns a file of version N into one of version N + 1, at index N."""
 
 SCHEMA_VERSION = len(MIGRATIONS)
 
-OUR_TABLES = ("hippo_memories", "hippo_tags", "hippo_fts")
-NAMED_TABLES = ("memories", "memory_embeddings", "memory_associations", *OUR_TABLES)
+NAMED_TABLES = (
+    *("memories", "memory_embeddings", "memory_associations"),
+    *(
+        "hippo_memories",
+        "hippo_tags",
+        "hippo_fts",
+        "hippo_history",
+        "hippo_vectors",
+        "hippo_token_codes",
+        "hippo_state",
+    ),
+)
 """Tables whose columns this program's statements name."""
 
 ADDED = {"deleted_at"}
@@ -139,22 +186,26 @@ def check(connection: apsw.Connection, path: Path, dimensions: int) -> None:
         ServiceError: It is of a newer schema version or damaged, something in it has a name that this program needs, a
             table or a column is missing, or its vectors have other dimensions or another distance.
     """
-    _check_version(path, version(connection))  # Once more: the header's last change may still be in the log.
+    file_version = version(connection)
+    _check_version(path, file_version)  # Once more: the header's last change may still be in the log.
     with contextlib.closing(connections.connect(Path(":memory:"))) as example:
+        migrate(example, dimensions, file_version)
+        made, columns = _objects(example), {table: _columns(example, table) for table in NAMED_TABLES}
         migrate(example, dimensions)
-        _check_names(path, _objects(connection), _objects(example), version(connection))
+        _check_names(path, _objects(connection), made, _objects(example), file_version)
         for table in NAMED_TABLES:
-            _check_columns(path, table, _columns(connection, table), _columns(example, table) - ADDED)
-    if not version(connection):  # Once in a file's life: it reads the whole file.
+            needed = columns[table] or _columns(example, table)
+            _check_columns(path, table, _columns(connection, table), needed - ADDED)
+    if not file_version:  # Once in a file's life: it reads the whole file.
         _check_pages(connection, path)
     made_by = query.value(connection, "SELECT sql FROM sqlite_schema WHERE name = 'memory_embeddings'")
     if made_by:
         _check_vectors(path, str(made_by), dimensions)
 
 
-def migrate(connection: apsw.Connection, dimensions: int) -> None:
-    """Brings the file to SCHEMA_VERSION, each step in a transaction of its own."""
-    for number in range(version(connection), SCHEMA_VERSION):
+def migrate(connection: apsw.Connection, dimensions: int, target: int = SCHEMA_VERSION) -> None:
+    """Brings the file to a schema version, each step in a transaction of its own."""
+    for number in range(version(connection), target):
         with connection:
             if "deleted_at" not in (_columns(connection, "memories") or ADDED):
                 connection.execute("ALTER TABLE memories ADD COLUMN deleted_at REAL DEFAULT NULL")
@@ -176,21 +227,31 @@ def _objects(connection: apsw.Connection) -> dict[str, str]:
     return dict(query.rows(connection, "SELECT lower(name), type FROM sqlite_schema WHERE type <> 'trigger'"))
 
 
-def _check_names(path: Path, found: dict[str, str], needed: dict[str, str], file_version: int) -> None:
-    """Looks whether what is there is of the kind needed, and nothing is in the way or missing."""
+def _check_names(
+    path: Path, found: dict[str, str], made: dict[str, str], needed: dict[str, str], file_version: int
+) -> None:
+    """Looks whether what is there is of the kind needed, and nothing is in the way or missing.
+
+    Args:
+        path: The file.
+        found: The kind of what is in it, by name.
+        made: What a file of its version has.
+        needed: What a file of SCHEMA_VERSION has.
+        file_version: Its version.
+    """
     for name, kind in needed.items():
         there = found.get(name, kind)
         if there != kind:
             raise _refused(
                 "NAME_TAKEN", f"{path}: {name} is {_article(there)}, this program needs it for {_article(kind)}"
             )
-        to_be_made = name.startswith("hippo_") or (
-            name.startswith("memory_embeddings_") and "memory_embeddings" not in found
+        to_be_made = name not in made and (
+            name.startswith("hippo_") or (name.startswith("memory_embeddings_") and "memory_embeddings" not in found)
         )
-        if not file_version and to_be_made and name in found:
+        if to_be_made and name in found:
             raise _refused("NAME_TAKEN", f"{path}: the {kind} {name} is another program's, this program needs its name")
-    missing = [name for name in ("memories", "memory_embeddings", *OUR_TABLES) if name not in found]
-    if file_version and missing:
+    missing = [name for name in NAMED_TABLES if name in made and name != "memory_associations" and name not in found]
+    if missing:
         raise _refused(
             "UNKNOWN_SCHEMA",
             f"{path} has schema version {file_version} but no table {', '.join(missing)}; "

@@ -37,6 +37,8 @@ def live(namespace: str, conditions: memory_pb2.Filter) -> Scope:
         add(f"h.memory_type IN {_marks(conditions.memory_types)}", *conditions.memory_types)
     if conditions.categories:
         add(f"h.category IN {_marks(conditions.categories)}", *conditions.categories)
+    if conditions.statuses:
+        add(f"h.status IN {_marks(conditions.statuses)}", *conditions.statuses)
     if conditions.HasField("created_since"):
         add("h.created_at >= ?", times.seconds(conditions.created_since))
     if conditions.HasField("created_before"):

@@ -129,6 +129,7 @@ def _side_row(memory: Memory) -> Columns:
         **records.derived(memory),
         "version": memory.version,
         "model_revision": memory.model_revision,
+        "status": memory.status,
         "created_at": times.seconds(memory.created_at),
         "updated_at": times.seconds(memory.updated_at),
         "deleted_at": times.seconds(memory.deleted_at) if memory.HasField("deleted_at") else None,
