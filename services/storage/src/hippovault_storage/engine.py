@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Protocol
 
+from hippovault.storage.v1 import maintenance_pb2
 from hippovault.storage.v1 import storage_pb2 as pb
 
 
@@ -48,3 +50,6 @@ class Engine(Protocol):
 
     def get_stats(self, request: pb.GetStatsRequest) -> pb.GetStatsResponse:
         """Counts."""
+
+    def verify(self) -> Iterator[maintenance_pb2.VerifyResponse]:
+        """Looks the whole store over and changes nothing; yields what each check found."""

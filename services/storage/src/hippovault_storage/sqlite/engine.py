@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import IO, Self
 
@@ -11,12 +11,13 @@ import apsw
 import grpc
 import structlog
 
+from hippovault.storage.v1 import maintenance_pb2
 from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault_chassis import locks
 from hippovault_chassis.errors import ServiceError
-from hippovault_storage.sqlite import adoption, identity, query, reads, schema, search, writes
-from hippovault_storage.sqlite.connections import connect, prepare_writer
-from hippovault_storage.sqlite.faults import told_at_open
+from hippovault_storage.sqlite import adoption, identity, query, reads, schema, search, verify, writes
+from hippovault_storage.sqlite.connections import connect, connect_reader, prepare_writer
+from hippovault_storage.sqlite.faults import told, told_at_open
 from hippovault_storage.sqlite.readers import Readers
 from hippovault_storage.sqlite.writer import Writer
 
@@ -122,6 +123,11 @@ class SqliteEngine:
         stats.schema_version = schema.SCHEMA_VERSION
         stats.dimensions = self._dimensions
         return stats
+
+    def verify(self) -> Iterator[maintenance_pb2.VerifyResponse]:
+        """Looks the whole store over and changes nothing; yields what each check found."""
+        with told(self._path), closing(connect_reader(self._path)) as connection:
+            yield from verify.checks(connection)
 
 
 def _owned(path: Path) -> IO[str]:

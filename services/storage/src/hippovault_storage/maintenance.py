@@ -1,0 +1,22 @@
+"""MaintenanceService: hands what the keeper of a store asks for to the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hippovault.storage.v1 import maintenance_pb2 as pb
+from hippovault.storage.v1.maintenance_pb2_grpc import MaintenanceServiceServicer
+from hippovault_storage.engine import Engine
+
+NAME = pb.DESCRIPTOR.services_by_name["MaintenanceService"].full_name
+
+
+class MaintenanceServicer(MaintenanceServiceServicer):
+    """Serves one engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def Verify(self, request: pb.VerifyRequest, context: object) -> Iterator[pb.VerifyResponse]:
+        """See maintenance.proto."""
+        return self._engine.verify()
