@@ -8,6 +8,7 @@ import unicodedata
 
 import grpc
 import pytest
+from google.protobuf.field_mask_pb2 import FieldMask
 from google.protobuf.timestamp_pb2 import Timestamp
 from hypothesis import given
 from hypothesis import strategies as st
@@ -86,6 +87,38 @@ def test_the_edges_pass_and_names_are_trimmed() -> None:
     assert len(memory.tags) == 32
     assert memory.tags[0] == "a"
     assert list(memory.hints) == ["h", "h" * 200]
+
+
+def test_an_update_is_checked_in_the_fields_that_it_names_alone() -> None:
+    memory = memory_pb2.Memory(content="x\x00", tags=[" a ", "a"], status=" open ", importance=2)
+    memory_rules.update(memory, FieldMask(paths=["tags", "status", "key"]))
+    assert (list(memory.tags), memory.status, memory.key, memory.content) == (["a"], "open", "", "x\x00")
+
+
+@pytest.mark.parametrize(
+    ("field", "paths", "fields"),
+    [
+        ("update_mask", [], {"content": "fine"}),
+        ("update_mask.paths[1]", ["content", "id"], {"content": "fine"}),
+        ("update_mask.paths[0]", ["surprise"], {}),
+        ("update_mask.paths[0]", ["namespace"], {}),
+        ("update_mask.paths[0]", ["metadata.a"], {}),
+        ("content", ["content"], {}),
+        ("content", ["tags", "content"], {"content": "x" * 65_537}),
+        ("tags[0]", ["tags"], {"tags": [" "]}),
+        ("hints", ["hints"], {"hints": ["a", "b", "c", "d"]}),
+        ("importance", ["importance"], {"importance": -0.1}),
+        ("metadata", ["metadata"], {"metadata": "[]"}),
+        ("status", ["status"], {"status": "a\nb"}),
+        ("created_at", ["created_at"], {}),
+        ("created_at", ["created_at"], {"created_at": Timestamp(seconds=10**12)}),
+    ],
+)
+def test_what_an_update_may_not_be(field: str, paths: list[str], fields: dict[str, object]) -> None:
+    memory = memory_pb2.Memory(**fields)  # type: ignore[arg-type]
+    with pytest.raises(ServiceError) as caught:
+        memory_rules.update(memory, FieldMask(paths=paths))
+    assert (caught.value.code, caught.value.field) == (grpc.StatusCode.INVALID_ARGUMENT, field)
 
 
 def test_a_category_needs_no_key() -> None:

@@ -10,14 +10,29 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from google.protobuf.field_mask_pb2 import FieldMask
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from hippovault.memory.v1 import memory_pb2 as pb
 from hippovault_chassis.errors import ServiceError
 
 DEFAULT_NAMESPACE = "default"
+
+FIELDS = (
+    "content",
+    "category",
+    "key",
+    "memory_type",
+    "status",
+    "tags",
+    "hints",
+    "importance",
+    "metadata",
+    "created_at",
+)
+"""Of a memory, what a caller may set besides its namespace."""
 
 MAX_CONTENT_BYTES = 65_536
 MAX_QUERY_BYTES = 8_192
@@ -44,27 +59,58 @@ def normalise(memory: pb.Memory) -> None:
     byte for byte: identity is the exact bytes.
     """
     memory.namespace = namespace(memory.namespace)
-    text("content", memory.content, MAX_CONTENT_BYTES, allowed=LINE_CONTROLS)
-    for field in ("category", "key", "memory_type", "status"):
-        value = getattr(memory, field).strip()
-        if value:
-            text(field, value, MAX_NAME_BYTES)
-        setattr(memory, field, value)
-    memory.tags[:] = tags("tags", memory.tags)
-    memory.hints[:] = hints("hints", memory.hints)
-    if memory.HasField("importance"):
-        fraction("importance", memory.importance)
-    metadata("metadata", memory.metadata)
-    if memory.HasField("created_at"):
-        timestamp("created_at", memory.created_at)
+    for field in FIELDS:
+        _normalise_field(memory, field)
+
+
+def update(memory: pb.Memory, mask: FieldMask, allowed: Sequence[str] = FIELDS) -> None:
+    """Checks what an update sets and brings it to its stored form, in place; what the mask leaves out is not looked at.
+
+    Args:
+        memory: Has the new values.
+        mask: Names the fields that are set.
+        allowed: What it may name.
+    """
+    if not mask.paths:
+        raise ServiceError.invalid("update_mask", "must name the fields that are set, at least one")
+    for index, field in enumerate(mask.paths):
+        if field not in allowed:
+            raise ServiceError.invalid(f"update_mask.paths[{index}]", f"must be one of {', '.join(allowed)}")
+        if field == "created_at" and not memory.HasField("created_at"):
+            raise ServiceError.invalid(field, "must be given, since a memory has a time")
+        if field in FIELDS:
+            _normalise_field(memory, field)
+
+
+def _normalise_field(memory: pb.Memory, field: str) -> None:
+    match field:
+        case "content":
+            text(field, memory.content, MAX_CONTENT_BYTES, allowed=LINE_CONTROLS)
+        case "tags":
+            memory.tags[:] = tags(field, memory.tags)
+        case "hints":
+            memory.hints[:] = hints(field, memory.hints)
+        case "importance":
+            fraction(field, memory.importance)
+        case "metadata":
+            metadata(field, memory.metadata)
+        case "created_at":
+            timestamp(field, memory.created_at)
+        case _:
+            setattr(memory, field, _name(field, getattr(memory, field)))
 
 
 def namespace(value: str) -> str:
     """Returns the namespace, trimmed; the default one for an empty one."""
+    return _name("namespace", value) or DEFAULT_NAMESPACE
+
+
+def _name(field: str, value: str) -> str:
+    """Returns a name, trimmed; it may be empty."""
     value = value.strip()
     if value:
-        text("namespace", value, MAX_NAME_BYTES)
-    return value or DEFAULT_NAMESPACE
+        text(field, value, MAX_NAME_BYTES)
+    return value
 
 
 def text(field: str, value: str, limit: int, *, allowed: frozenset[str] = frozenset()) -> None:
