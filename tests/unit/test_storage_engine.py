@@ -26,6 +26,7 @@ from hippovault_storage import capacity
 from hippovault_storage.servicer import NAME, StorageServicer
 from hippovault_storage.sqlite import adoption, connections, query, records, scope, search, writes
 from hippovault_storage.sqlite.engine import SqliteEngine
+from hippovault_storage.vault import PLAIN
 from support.storage import DIMENSIONS, Code, near, opened, vector
 
 READERS = 2
@@ -471,7 +472,7 @@ def test_the_readers_pragmas_hold(engine: SqliteEngine) -> None:
 
 
 def plan(engine: SqliteEngine, conditions: memory_pb2.Filter) -> str:
-    within = scope.live("n", conditions)
+    within = scope.live(PLAIN, "n", conditions)
     listing = (
         f"EXPLAIN QUERY PLAN SELECT h.memory_id FROM hippo_memories h WHERE {within.condition} "  # noqa: S608
         "ORDER BY h.created_at DESC, h.memory_id DESC"
@@ -508,7 +509,7 @@ def test_the_newest_are_those_that_have_a_vector(engine: SqliteEngine, embedded:
 
 def test_a_place_without_a_write_ahead_log_is_refused(path: Path) -> None:
     # Under this locking SQLite has no shared memory, as on a network's file system.
-    connection = apsw.Connection(str(path), vfs="unix-dotfile")
+    connection = connections.Connection(str(path), vfs="unix-dotfile")
     with pytest.raises(ServiceError) as refused:
         connections.prepare_writer(connection, path)
     assert refused.value.code is Code.FAILED_PRECONDITION
@@ -524,7 +525,7 @@ def test_adoption_goes_on_where_it_was_cut_short(path: Path, monkeypatch: pytest
     read: list[int] = []
     whole = adoption._read
 
-    def read_three(connection: apsw.Connection, chunk: Sequence[int]) -> Iterator[tuple[Any, ...]]:
+    def read_three(connection: connections.Connection, chunk: Sequence[int]) -> Iterator[tuple[Any, ...]]:
         if len(read) == 4:
             raise apsw.IOError("as SQLite words it")
         read.extend(chunk)

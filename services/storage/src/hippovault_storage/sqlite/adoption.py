@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import apsw
-
 from hippovault_chassis import memory_rules
 from hippovault_chassis.errors import ServiceError
 from hippovault_storage import metadata
 from hippovault_storage.sqlite import query, records, writes
+from hippovault_storage.sqlite.connections import Connection
 from hippovault_storage.sqlite.records import Memory
+from hippovault_storage.vault import Place, Vault
 
 CHUNK = 2_000
 """Memories a transaction: what is adopted stays so, should the start be cut short."""
@@ -28,7 +28,8 @@ WHERE h.memory_id IS NULL
 """
 # The casts: SQLite stores text in a REAL column where it is not a number.
 READ = f"""
-SELECT m.id, m.content, m.tags, m.memory_type, m.metadata, coalesce(h.hints, '{records.NO_HINTS}')
+SELECT coalesce(h.namespace, ''), coalesce(h.category, ''), coalesce(h.key, ''), coalesce(h.version, 0), m.id,
+    m.content, m.tags, m.memory_type, m.metadata, coalesce(h.hints, '{records.NO_HINTS}')
 FROM memories m LEFT JOIN hippo_memories h ON h.memory_id = m.id
 WHERE m.id IN (SELECT value FROM json_each(?))
 """
@@ -66,7 +67,7 @@ class Adopted:
     """Ids of rows that cannot be memories. They stay as they are, unseen, and are tried again at the next open."""
 
 
-def adopt(connection: apsw.Connection) -> Adopted:
+def adopt(connection: Connection) -> Adopted:
     """Writes side rows, tags and words for what another program changed, a chunk in a transaction."""
     adopted = Adopted()
     with connection:
@@ -80,11 +81,14 @@ def adopt(connection: apsw.Connection) -> Adopted:
     return adopted
 
 
-def _adopt_chunk(connection: apsw.Connection, ids: Sequence[int], adopted: Adopted) -> None:
-    memories = [memory for memory in map(_memory, _read(connection, ids)) if memory]
+def _adopt_chunk(connection: Connection, ids: Sequence[int], adopted: Adopted) -> None:
+    vault = connection.vault
+    memories = [memory for row in _read(connection, ids) if (memory := _memory(vault, row))]
     unreadable = sorted(set(ids) - {memory.id for memory in memories})
-    _forget(connection, unreadable, *OURS)  # What had been a memory may have been made unreadable.
-    connection.executemany(WRITE, ({"id": memory.id, **records.derived(memory)} for memory in memories))
+    if not vault.seals:  # There it is evidence, and reading it an error that tells so.
+        _forget(connection, unreadable, *OURS)  # What had been a memory may have been made unreadable.
+    derived = ((memory, {"id": memory.id, **records.derived(memory)}) for memory in memories)
+    connection.executemany(WRITE, (records.sealed(vault, memory, columns) for memory, columns in derived))
     writes.write_tags(connection, memories)
     dead = set(query.column(connection, DEAD, (records.as_json(ids),)))
     writes.remove_words(connection, dead)
@@ -93,7 +97,7 @@ def _adopt_chunk(connection: apsw.Connection, ids: Sequence[int], adopted: Adopt
     adopted.unreadable += unreadable
 
 
-def _read(connection: apsw.Connection, ids: Sequence[int]) -> Iterator[tuple[Any, ...]]:
+def _read(connection: Connection, ids: Sequence[int]) -> Iterator[tuple[Any, ...]]:
     """Yields rows, without those in which text is no UTF-8."""
     try:
         yield from query.rows(connection, READ, (records.as_json(ids),))
@@ -103,28 +107,37 @@ def _read(connection: apsw.Connection, ids: Sequence[int]) -> Iterator[tuple[Any
                 yield from _read(connection, [memory_id])
 
 
-def _memory(row: tuple[Any, ...]) -> Memory | None:
+def _memory(vault: Vault, row: tuple[Any, ...]) -> Memory | None:
     """Returns what another program's row says of a memory; None when it cannot be one."""
-    memory_id, content, tags, memory_type, stored_metadata, hints = row
-    tags, memory_type = tags or "", memory_type or ""
-    if not all(isinstance(text, str) for text in (content, tags, memory_type)):
-        return None
-    try:  # What could be put, but of any length.
+    where = Place(*row[: len(Place._fields)])
+    content, tags, memory_type, stored_metadata, hints = row[len(Place._fields) :]
+    memory_type = memory_type or ""
+    try:
+        content, tags = vault.open(where, "content", content), vault.open(where, "tags", tags)
+        if vault.seals:
+            stored_metadata = vault.open(where, "metadata", stored_metadata)
+        if not all(isinstance(text, str) for text in (content, tags, memory_type)):
+            return None
+        # What could be put, but of any length.
         memory_rules.text("content", content, sys.maxsize, allowed=memory_rules.LINE_CONTROLS)
     except ServiceError:
         return None
     text, surprise = metadata.read(stored_metadata if isinstance(stored_metadata, str) else "")
     return Memory(
-        id=memory_id,
+        id=where.memory_id,
+        namespace=where.namespace,
+        category=where.category,
+        key=where.key,
+        version=where.version,
         content=content,
         tags=records.split_tags(tags),
-        hints=records.read_hints(hints),
+        hints=records.read_hints(vault, where, hints),
         memory_type=memory_type,
         metadata=text,
         surprise=surprise,
     )
 
 
-def _forget(connection: apsw.Connection, ids: Sequence[int], *places: tuple[str, str]) -> None:
+def _forget(connection: Connection, ids: Sequence[int], *places: tuple[str, str]) -> None:
     for table, column in places:  # One by one: for a list of ids vec0 would run through all of its rows.
         connection.executemany(f"DELETE FROM {table} WHERE {column} = ?", [(memory_id,) for memory_id in ids])

@@ -10,22 +10,35 @@ import sqlite_vec
 
 from hippovault_chassis.errors import ServiceError
 from hippovault_storage.sqlite import query
+from hippovault_storage.vault import PLAIN, Vault
 
 PAGE_SIZE = 8192
+FILE_CIPHER = "chacha20"
+"""With Poly1305: every page of an encrypted file proves that nobody changed it."""
 BUSY_MILLISECONDS = 5_000
 """How long a lock that another program holds is waited for."""
 WRITER_CACHE_KIB = 65_536
 READER_CACHE_KIB = 32_768
+ENCRYPTED_READER_CACHE_KIB = 65_536
 READER_MMAP_BYTES = 2 * 1024**3
 """What of the file readers map into memory instead of copying it: a dense search takes a quarter less time."""
 MAX_WAL_BYTES = 64 * 1024 * 1024
 
 
-def connect(path: Path, *, read_only: bool = False) -> apsw.Connection:
+class Connection(apsw.Connection):
+    """A connection that knows what becomes of the values that go through it."""
+
+    vault: Vault = PLAIN
+
+
+def connect(path: Path, vault: Vault = PLAIN, *, read_only: bool = False) -> Connection:
     """Opens the file, with the vector extension; creates it where it is absent and may be written."""
     flags = apsw.SQLITE_OPEN_READONLY if read_only else apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
     # Without SQLite's own mutex: the writer's thread and the pool give each connection one user at a time.
-    connection = apsw.Connection(str(path), flags=flags | apsw.SQLITE_OPEN_NOMUTEX)
+    connection = Connection(str(path), flags=flags | apsw.SQLITE_OPEN_NOMUTEX)
+    connection.vault = vault
+    if vault.file_key:  # Before anything else, since nothing in the file can be read without.
+        query.rows(connection, f"PRAGMA cipher = '{FILE_CIPHER}'; PRAGMA key = \"raw:{vault.file_key.hex()}\"")
     connection.set_busy_timeout(BUSY_MILLISECONDS)
     connection.enable_load_extension(True)  # noqa: FBT003
     connection.load_extension(sqlite_vec.loadable_path())
@@ -34,17 +47,16 @@ def connect(path: Path, *, read_only: bool = False) -> apsw.Connection:
     return connection
 
 
-def connect_reader(path: Path) -> apsw.Connection:
+def connect_reader(path: Path, vault: Vault = PLAIN) -> Connection:
     """Opens the file for reading alone."""
-    connection = connect(path, read_only=True)
-    query.rows(
-        connection,
-        f"PRAGMA query_only = ON; PRAGMA cache_size = -{READER_CACHE_KIB}; PRAGMA mmap_size = {READER_MMAP_BYTES}",
-    )
+    connection = connect(path, vault, read_only=True)
+    # An encrypted file cannot be mapped, and its pages cost more to bring into the cache.
+    cache, mapped = (ENCRYPTED_READER_CACHE_KIB, 0) if vault.file_key else (READER_CACHE_KIB, READER_MMAP_BYTES)
+    query.rows(connection, f"PRAGMA query_only = ON; PRAGMA cache_size = -{cache}; PRAGMA mmap_size = {mapped}")
     return connection
 
 
-def prepare_writer(connection: apsw.Connection, path: Path) -> None:
+def prepare_writer(connection: Connection, path: Path) -> None:
     """Sets what a writing connection needs; a new file gets its page size.
 
     Raises:

@@ -16,7 +16,7 @@ from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault_chassis import locks
 from hippovault_chassis.errors import ServiceError
 from hippovault_storage.sqlite import adoption, identity, query, reads, schema, search, verify, writes
-from hippovault_storage.sqlite.connections import connect, connect_reader, prepare_writer
+from hippovault_storage.sqlite.connections import Connection, connect, connect_reader, prepare_writer
 from hippovault_storage.sqlite.faults import told, told_at_open
 from hippovault_storage.sqlite.readers import Readers
 from hippovault_storage.sqlite.writer import Writer
@@ -142,7 +142,7 @@ def _owned(path: Path) -> IO[str]:
         raise ServiceError(grpc.StatusCode.FAILED_PRECONDITION, "ALREADY_RUNNING", str(error)) from None
 
 
-def _open_writer(path: Path, dimensions: int) -> apsw.Connection:
+def _open_writer(path: Path, dimensions: int) -> Connection:
     """Returns a connection to the file, checked, migrated and adopted; closes it when any of that fails."""
     left_log = path.with_name(f"{path.name}-wal").exists()
     connection = connect(path)

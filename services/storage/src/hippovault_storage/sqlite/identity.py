@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import hashlib
 
-import apsw
-
 from hippovault.memory.v1 import memory_pb2
 from hippovault_chassis.errors import ServiceError
 from hippovault_chassis.memory_rules import DEFAULT_NAMESPACE
 from hippovault_storage.sqlite import query
+from hippovault_storage.sqlite.connections import Connection
 
 LENGTH_BYTES = 8
 
@@ -38,7 +37,7 @@ def row_hashes(memory: memory_pb2.Memory) -> tuple[str, ...]:
     return (joined.hexdigest(),)
 
 
-def find(connection: apsw.Connection, namespace: str, content: str, category: str, key: str) -> int | None:
+def find(connection: Connection, namespace: str, content: str, category: str, key: str) -> int | None:
     """Returns the id of the memory, live or deleted, that a put of this content and key writes to; None for none.
 
     With a key, the memory of (namespace, category, key); where there is none, the one without a key that has the same
@@ -57,12 +56,12 @@ def find(connection: apsw.Connection, namespace: str, content: str, category: st
         connection,
         "SELECT memory_id FROM hippo_memories WHERE namespace = ? AND content_hash = ? AND (key = '' OR ?) "
         "ORDER BY deleted_at IS NOT NULL, key <> '', memory_id LIMIT 1",
-        (namespace, content_hash(content), not key),
+        (namespace, connection.vault.digest(content_hash(content)), not key),
     )
     return None if found is None else int(found)
 
 
-def live_ids(connection: apsw.Connection, namespace: str, ref: memory_pb2.MemoryRef) -> list[int]:
+def live_ids(connection: Connection, namespace: str, ref: memory_pb2.MemoryRef) -> list[int]:
     """Returns the ids of the live memories that a reference names, the first being the one that a get returns.
 
     Only a content hash can name several, which differ by key: the one without a key comes first, then by id.
@@ -73,7 +72,7 @@ def live_ids(connection: apsw.Connection, namespace: str, ref: memory_pb2.Memory
     kind = ref.WhichOneof("ref")
     condition, parameters = {
         "id": ("memory_id = ?", (ref.id,)),
-        "content_hash": ("content_hash = ?", (ref.content_hash,)),
+        "content_hash": ("content_hash = ?", (connection.vault.digest(ref.content_hash),)),
         "entity": ("category = ? AND key = ? AND key <> ''", (ref.entity.category, ref.entity.key)),
     }[kind or "id"]
     ids = query.column(

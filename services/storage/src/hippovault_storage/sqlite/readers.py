@@ -14,6 +14,7 @@ import structlog
 from hippovault_chassis import deadline
 from hippovault_storage.capacity import MAX_READS, Places
 from hippovault_storage.sqlite import connections, faults
+from hippovault_storage.sqlite.connections import Connection
 
 log = structlog.get_logger()
 
@@ -31,12 +32,12 @@ class Readers:
         self._number = number
         self._places = Places(MAX_READS, "read")
         # Last in, first out: the connection used last has the warmest cache. None when there will be no more.
-        self._idle: queue.LifoQueue[apsw.Connection | None] = queue.LifoQueue()
+        self._idle: queue.LifoQueue[Connection | None] = queue.LifoQueue()
         for _ in range(number):
             self._idle.put(connections.connect_reader(path))
 
     @contextmanager
-    def borrow(self) -> Iterator[apsw.Connection]:
+    def borrow(self) -> Iterator[Connection]:
         """Lends a connection inside a transaction: all that is read through it is of one moment.
 
         Raises:
@@ -63,7 +64,7 @@ class Readers:
                 connection.close(force=True)
         self._idle.put(None)
 
-    def _take(self) -> apsw.Connection:
+    def _take(self) -> Connection:
         try:
             connection = self._idle.get(timeout=deadline.remaining())
         except queue.Empty:
@@ -73,13 +74,13 @@ class Readers:
             raise faults.closed()
         return connection
 
-    def _put_back(self, connection: apsw.Connection) -> None:
+    def _put_back(self, connection: Connection) -> None:
         try:
             connection = self._clean(connection)
         finally:
             self._idle.put(connection)
 
-    def _clean(self, connection: apsw.Connection) -> apsw.Connection:
+    def _clean(self, connection: Connection) -> Connection:
         """Returns the connection outside of any transaction; another in its place when that fails."""
         try:
             if connection.in_transaction:

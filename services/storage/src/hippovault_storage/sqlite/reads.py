@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 
-import apsw
-
 from hippovault.memory.v1 import memory_pb2
 from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault_storage.sqlite import identity, pages, query, records, scope
+from hippovault_storage.sqlite.connections import Connection
 from hippovault_storage.sqlite.scope import Scope
 
 MAX_TYPES = 100
@@ -20,7 +19,7 @@ WHERE {{scope}} AND h.memory_id IN (SELECT value FROM json_each(?))
 """
 
 
-def find(connection: apsw.Connection, request: pb.FindMemoryRequest) -> pb.FindMemoryResponse:
+def find(connection: Connection, request: pb.FindMemoryRequest) -> pb.FindMemoryResponse:
     """Returns the memory, live or deleted, that a put of this content and key would write to."""
     found = identity.find(connection, request.namespace, request.content, request.category, request.key)
     if found is None:
@@ -30,7 +29,7 @@ def find(connection: apsw.Connection, request: pb.FindMemoryRequest) -> pb.FindM
     )
 
 
-def get(connection: apsw.Connection, request: pb.GetMemoryRequest) -> pb.GetMemoryResponse:
+def get(connection: Connection, request: pb.GetMemoryRequest) -> pb.GetMemoryResponse:
     """Returns the live memory that the reference names.
 
     Raises:
@@ -40,24 +39,24 @@ def get(connection: apsw.Connection, request: pb.GetMemoryRequest) -> pb.GetMemo
     return pb.GetMemoryResponse(memory=records.one(connection, ids[0]))
 
 
-def batch_get(connection: apsw.Connection, request: pb.BatchGetMemoriesRequest) -> pb.BatchGetMemoriesResponse:
+def batch_get(connection: Connection, request: pb.BatchGetMemoriesRequest) -> pb.BatchGetMemoriesResponse:
     """Returns the live memories of these ids, in their order, as many as fit into an answer."""
-    within = scope.live(request.namespace, memory_pb2.Filter())
+    within = scope.live(connection.vault, request.namespace, memory_pb2.Filter())
     sizes = dict(
         query.rows(connection, SIZES.format(scope=within.condition), (*within.parameters, records.as_json(request.ids)))
     )
     ids = records.fitting((memory_id, sizes[memory_id]) for memory_id in request.ids if memory_id in sizes)
-    found = {memory.id: memory for memory in map(records.memory, records.rows(connection, ids))}
+    found = {row[0]: records.memory(connection.vault, row) for row in records.rows(connection, ids)}
     return pb.BatchGetMemoriesResponse(memories=[found[memory_id] for memory_id in ids])
 
 
-def list_page(connection: apsw.Connection, request: pb.ListMemoriesRequest) -> pb.ListMemoriesResponse:
+def list_page(connection: Connection, request: pb.ListMemoriesRequest) -> pb.ListMemoriesResponse:
     """Returns a page of live memories, newest first.
 
     Raises:
         ServiceError: INVALID_ARGUMENT when the page token is not one of this listing.
     """
-    within = scope.live(request.namespace, request.filter)
+    within = scope.live(connection.vault, request.namespace, request.filter)
     after, parameters = "", within.parameters
     if request.page_token:
         after = "AND (h.created_at, h.memory_id) < (?, ?)"
@@ -69,7 +68,7 @@ def list_page(connection: apsw.Connection, request: pb.ListMemoriesRequest) -> p
         (*parameters, request.page_size + 1, request.skip),
     )
     with contextlib.closing(rows):  # Left before its end, see `query`.
-        for memory in map(records.memory, rows):
+        for memory in (records.memory(connection.vault, row) for row in rows):
             size += memory.ByteSize()
             if len(response.memories) == request.page_size or (response.memories and size > records.MAX_ANSWER_BYTES):
                 response.next_page_token = pages.token(request, response.memories[-1])
@@ -78,19 +77,20 @@ def list_page(connection: apsw.Connection, request: pb.ListMemoriesRequest) -> p
     return response
 
 
-def summarize(connection: apsw.Connection, request: pb.SummarizeMemoriesRequest) -> pb.SummarizeMemoriesResponse:
+def summarize(connection: Connection, request: pb.SummarizeMemoriesRequest) -> pb.SummarizeMemoriesResponse:
     """Returns what is notable of the live memories created since a time; since ever when none is given."""
     conditions = memory_pb2.Filter()
     if request.HasField("since"):
         conditions.created_since.CopyFrom(request.since)
-    within = scope.live(request.namespace, conditions)
+    within = scope.live(connection.vault, request.namespace, conditions)
     where, parameters = within.condition, within.parameters
     types = (
         f"SELECT h.memory_type, count(*) AS n FROM hippo_memories h WHERE {where} "
         "GROUP BY h.memory_type ORDER BY n DESC, h.memory_type LIMIT ?"
     )
     tags = (
-        "SELECT t.tag, count(*) AS n FROM hippo_memories h JOIN hippo_tags t ON t.memory_id = h.memory_id "
+        "SELECT t.tag, count(*) AS n, min(h.memory_id) FROM hippo_memories h "
+        "JOIN hippo_tags t ON t.memory_id = h.memory_id "
         f"WHERE {where} GROUP BY t.tag ORDER BY n DESC, t.tag LIMIT ?"
     )
     highlights = (
@@ -102,17 +102,20 @@ def summarize(connection: apsw.Connection, request: pb.SummarizeMemoriesRequest)
         total_memories=_count(connection, within),
         by_type=dict(query.rows(connection, types, (*parameters, MAX_TYPES))),
         top_tags=[
-            memory_pb2.TagCount(tag=tag, count=count)
-            for tag, count in query.rows(connection, tags, (*parameters, request.top_tags))
+            memory_pb2.TagCount(tag=_tag(connection, tag, having), count=count)
+            for tag, count, having in query.rows(connection, tags, (*parameters, request.top_tags))
         ],
-        highlights=map(records.memory, query.rows(connection, highlights, (*parameters, request.highlights))),
+        highlights=(
+            records.memory(connection.vault, row)
+            for row in query.rows(connection, highlights, (*parameters, request.highlights))
+        ),
         mean_surprise=query.value(connection, mean, parameters),
         since=request.since if request.HasField("since") else None,
     )
     return pb.SummarizeMemoriesResponse(summary=summary)
 
 
-def count(connection: apsw.Connection) -> pb.GetStatsResponse:
+def count(connection: Connection) -> pb.GetStatsResponse:
     """Returns the counts over the whole store."""
     counts = (
         "SELECT count(*) FILTER (WHERE deleted_at IS NULL), count(*) FILTER (WHERE deleted_at IS NOT NULL), "
@@ -122,6 +125,14 @@ def count(connection: apsw.Connection) -> pb.GetStatsResponse:
     return pb.GetStatsResponse(live_memories=live, deleted_memories=deleted, namespaces=namespaces)
 
 
-def _count(connection: apsw.Connection, within: Scope) -> int:
+def _count(connection: Connection, within: Scope) -> int:
     counted = f"SELECT count(*) FROM hippo_memories h WHERE {within.condition}"
     return int(query.value(connection, counted, within.parameters))
+
+
+def _tag(connection: Connection, stored: str, memory_id: int) -> str:
+    """Returns the tag that stands in hippo_tags; a digest in its place is told by the tags of a memory that has it."""
+    if not connection.vault.seals:
+        return stored
+    tags = records.one(connection, memory_id).tags
+    return next((tag for tag in tags if connection.vault.digest(tag) == stored), "")

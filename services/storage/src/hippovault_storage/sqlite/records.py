@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Any
-
-import apsw
+from typing import Any, cast
 
 from hippovault.memory.v1 import memory_pb2
 from hippovault_storage import times
 from hippovault_storage.sqlite import identity, query
+from hippovault_storage.sqlite.connections import Connection
+from hippovault_storage.vault import Place, Value, Vault
 
 Memory = memory_pb2.Memory
 Columns = dict[str, str | float | None]
+SealedColumns = dict[str, Value | float]
 
 SELECT = (
     "SELECT h.memory_id, h.namespace, m.content, h.content_hash, h.category, h.key, m.tags, h.hints, h.memory_type, "
-    "h.importance, iif(h.has_metadata, m.metadata, ''), h.created_at, coalesce(h.updated_at, h.created_at), "
+    "h.importance, iif(h.has_metadata, m.metadata, NULL), h.created_at, coalesce(h.updated_at, h.created_at), "
     "h.deleted_at, h.version, h.model_revision, h.status, "
     "h.surprise, h.embedding_outlier, h.engagement, h.explicit, h.prediction_loss, h.scoring_version "
     "FROM hippo_memories h JOIN memories m ON m.id = h.memory_id"
@@ -29,6 +30,12 @@ SURPRISE = 17
 
 NO_HINTS = "[]"
 
+SEALED = ("content", "tags", "metadata", "hints")
+"""Columns whose values a vault seals."""
+
+DIGESTED = ("content_hash",)
+"""Columns that hold a vault's digest of what is looked up."""
+
 SIZE = "octet_length(m.content) + coalesce(octet_length(m.metadata), 0)"
 """The bytes of a memory's content and metadata, which are most of it; for `fitting`."""
 
@@ -36,18 +43,22 @@ MAX_ANSWER_BYTES = 3 * 1024 * 1024
 """Of the memories in one answer, unless it has one alone; gRPC clients take 4 MiB by default."""
 
 
-def fill(memory: Memory, row: tuple[Any, ...]) -> None:
+def fill(vault: Vault, memory: Memory, row: tuple[Any, ...]) -> None:
     """Writes a row of SELECT into a new message.
 
     A search reads hundreds: setting a message's fields where it lies costs a third of constructing it from keywords.
     """
     (
-        memory.id, memory.namespace, memory.content, memory.content_hash, memory.category, memory.key, tags, hints,
-        memory.memory_type, importance, memory.metadata, created_at, updated_at, deleted_at, memory.version,
+        memory.id, memory.namespace, content, content_hash, memory.category, memory.key, tags, hints,
+        memory.memory_type, importance, metadata, created_at, updated_at, deleted_at, memory.version,
         memory.model_revision, memory.status,
     ) = row[:SURPRISE]  # fmt: skip
-    memory.tags.extend(split_tags(tags))
-    memory.hints.extend(read_hints(hints))
+    where = place(memory)
+    memory.content = vault.open(where, "content", content)
+    memory.content_hash = identity.content_hash(memory.content) if vault.seals else content_hash
+    memory.tags.extend(split_tags(vault.open(where, "tags", tags)))
+    memory.hints.extend(read_hints(vault, where, hints))
+    memory.metadata = vault.open(where, "metadata", metadata)
     if importance is not None:
         memory.importance = importance
     times.fill(memory.created_at, created_at)
@@ -58,19 +69,19 @@ def fill(memory: Memory, row: tuple[Any, ...]) -> None:
         _fill_surprise(memory.surprise, row[SURPRISE:])
 
 
-def memory(row: tuple[Any, ...]) -> Memory:
+def memory(vault: Vault, row: tuple[Any, ...]) -> Memory:
     """Returns the memory of a row of SELECT."""
     result = Memory()
-    fill(result, row)
+    fill(vault, result, row)
     return result
 
 
-def one(connection: apsw.Connection, memory_id: int) -> Memory:
+def one(connection: Connection, memory_id: int) -> Memory:
     """Returns the memory of an id that is known to exist."""
-    return memory(query.rows(connection, f"{SELECT} WHERE h.memory_id = ?", (memory_id,))[0])
+    return memory(connection.vault, query.rows(connection, f"{SELECT} WHERE h.memory_id = ?", (memory_id,))[0])
 
 
-def rows(connection: apsw.Connection, ids: Iterable[int]) -> list[tuple[Any, ...]]:
+def rows(connection: Connection, ids: Iterable[int]) -> list[tuple[Any, ...]]:
     """Returns the rows of ids that are known to exist, in no particular order."""
     return query.rows(connection, f"{SELECT} WHERE h.memory_id IN (SELECT value FROM json_each(?))", (as_json(ids),))
 
@@ -108,7 +119,25 @@ def derived(memory: Memory) -> Columns:
     }
 
 
-def has_vector(connection: apsw.Connection, memory_id: int) -> bool:
+def place(memory: Memory) -> Place:
+    """Returns what the sealed values of a memory belong to."""
+    return Place(memory.namespace, memory.category, memory.key, memory.version, memory.id)
+
+
+def sealed(vault: Vault, memory: Memory, columns: Columns) -> SealedColumns:
+    """Returns columns of a memory as the file holds them."""
+    if not vault.seals:
+        return {**columns}
+    where, result = place(memory), SealedColumns(columns)
+    for name in columns.keys() & SEALED:
+        if columns[name] != NO_HINTS:
+            result[name] = vault.seal(where, name, cast("str | None", columns[name]))
+    for name in columns.keys() & DIGESTED:
+        result[name] = vault.digest(cast("str", columns[name]))
+    return result
+
+
+def has_vector(connection: Connection, memory_id: int) -> bool:
     """Tells whether the dense arm can find the memory; another program may have written it without a vector."""
     return bool(query.value(connection, "SELECT EXISTS(SELECT 1 FROM memory_embeddings WHERE rowid = ?)", (memory_id,)))
 
@@ -130,9 +159,9 @@ def join_tags(tags: Iterable[str]) -> str | None:
     return ",".join(tags) or None
 
 
-def read_hints(hints: str) -> Iterable[str]:
+def read_hints(vault: Vault, where: Place, hints: Value) -> Iterable[str]:
     """Returns the hints of our column, a JSON array."""
-    return json.loads(hints) if hints != NO_HINTS else ()
+    return json.loads(vault.open(where, "hints", hints, table="hippo_memories")) if hints != NO_HINTS else ()
 
 
 def _fill_surprise(surprise: memory_pb2.Surprise, columns: tuple[Any, ...]) -> None:

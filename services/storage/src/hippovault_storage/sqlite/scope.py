@@ -9,6 +9,7 @@ import apsw
 
 from hippovault.memory.v1 import memory_pb2
 from hippovault_storage import times
+from hippovault_storage.vault import Vault
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,7 @@ class Scope:
     parameters: tuple[apsw.SQLiteValue, ...]
 
 
-def live(namespace: str, conditions: memory_pb2.Filter) -> Scope:
+def live(vault: Vault, namespace: str, conditions: memory_pb2.Filter) -> Scope:
     """Returns the live memories of a namespace for which every given condition of the filter holds."""
     parts: list[str] = ["h.namespace = ?", "h.deleted_at IS NULL"]
     parameters: list[apsw.SQLiteValue] = [namespace]
@@ -30,9 +31,9 @@ def live(namespace: str, conditions: memory_pb2.Filter) -> Scope:
 
     if conditions.tags_any:
         add(f"h.memory_id IN (SELECT memory_id FROM hippo_tags WHERE tag IN {_marks(conditions.tags_any)})",
-            *conditions.tags_any)  # fmt: skip
+            *map(vault.digest, conditions.tags_any))  # fmt: skip
     for tag in conditions.tags_all:
-        add("h.memory_id IN (SELECT memory_id FROM hippo_tags WHERE tag = ?)", tag)
+        add("h.memory_id IN (SELECT memory_id FROM hippo_tags WHERE tag = ?)", vault.digest(tag))
     if conditions.memory_types:
         add(f"h.memory_type IN {_marks(conditions.memory_types)}", *conditions.memory_types)
     if conditions.categories:

@@ -6,12 +6,11 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-import apsw
-
 from hippovault.memory.v1 import memory_pb2
 from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault_storage import times
 from hippovault_storage.sqlite import query, records, scope, text
+from hippovault_storage.sqlite.connections import Connection
 from hippovault_storage.sqlite.scope import Scope
 
 BODY_WEIGHT = 1.0
@@ -60,9 +59,9 @@ WHERE {scope} ORDER BY h.created_at DESC, h.memory_id DESC LIMIT ?
 """
 
 
-def search(connection: apsw.Connection, request: pb.SearchMemoriesRequest) -> pb.SearchMemoriesResponse:
+def search(connection: Connection, request: pb.SearchMemoriesRequest) -> pb.SearchMemoriesResponse:
     """Runs the arms that are set and returns the union of what they found."""
-    within = scope.live(request.namespace, request.filter)
+    within = scope.live(connection.vault, request.namespace, request.filter)
     words = find_by_words(connection, within, request.keyword.query, request.keyword.k)
     if not request.HasField("dense"):
         return _response(connection, request, {}, {}, words)
@@ -71,7 +70,7 @@ def search(connection: apsw.Connection, request: pb.SearchMemoriesRequest) -> pb
     return _response(connection, request, near, others, words)
 
 
-def find_by_words(connection: apsw.Connection, within: Scope, words: str, k: int) -> Scores:
+def find_by_words(connection: Connection, within: Scope, words: str, k: int) -> Scores:
     """Returns the best k by BM25, higher being better; ties newest first, then by id."""
     expression = text.match_expression(words)
     if not expression:
@@ -80,7 +79,7 @@ def find_by_words(connection: apsw.Connection, within: Scope, words: str, k: int
     return {memory_id: -score for memory_id, score in rows}  # FTS5 gives the best the lowest score.
 
 
-def find_nearest(connection: apsw.Connection, within: Scope, vector: bytes, k: int) -> Scores:
+def find_nearest(connection: Connection, within: Scope, vector: bytes, k: int) -> Scores:
     """Returns exactly the k nearest of the scope by cosine similarity; ties newest first, then by id.
 
     vec0 searches all its vectors fast, and finds k inside the scope however many outside it lie nearer. A small part
@@ -98,23 +97,23 @@ def find_nearest(connection: apsw.Connection, within: Scope, vector: bytes, k: i
     return _scores(query.rows(connection, SCAN.format(scope=within.condition), (vector, *within.parameters, k)))
 
 
-def cosines(connection: apsw.Connection, vector: bytes, ids: Iterable[int]) -> Scores:
+def cosines(connection: Connection, vector: bytes, ids: Iterable[int]) -> Scores:
     """Returns cosine similarities, of those that have a vector."""
     return _scores(query.rows(connection, DISTANCES, (vector, records.as_json(ids))))
 
 
-def compare_to_newest(connection: apsw.Connection, request: pb.CompareToNewestRequest) -> pb.CompareToNewestResponse:
+def compare_to_newest(connection: Connection, request: pb.CompareToNewestRequest) -> pb.CompareToNewestResponse:
     """Returns cosine similarities to the newest live memories, newest first.
 
     They are the newest n that have a vector: one that another program wrote without takes no place.
     """
-    within = scope.live(request.namespace, memory_pb2.Filter())
+    within = scope.live(connection.vault, request.namespace, memory_pb2.Filter())
     parameters = (request.vector, *within.parameters, request.newest)
     distances = query.column(connection, NEWEST.format(scope=within.condition), parameters)
     return pb.CompareToNewestResponse(cosine_similarities=map(_cosine, distances))
 
 
-def _is_small(connection: apsw.Connection, within: Scope) -> bool:
+def _is_small(connection: Connection, within: Scope) -> bool:
     limit = int(query.value(connection, "SELECT coalesce(max(id), 0) FROM memories")) // SCAN_COST
     counted = f"SELECT count(*) FROM (SELECT 1 FROM hippo_memories h WHERE {within.condition} LIMIT ?)"
     return int(query.value(connection, counted, (*within.parameters, limit + 1))) <= limit
@@ -130,7 +129,7 @@ def _cosine(distance: float | None) -> float:
 
 
 def _response(
-    connection: apsw.Connection, request: pb.SearchMemoriesRequest, near: Scores, others: Scores, words: Scores
+    connection: Connection, request: pb.SearchMemoriesRequest, near: Scores, others: Scores, words: Scores
 ) -> pb.SearchMemoriesResponse:
     near_ranks, word_ranks, cosine = _ranks(near), _ranks(words), near | others
     light = {row[0]: row for row in query.rows(connection, LIGHT, (records.as_json(near | words),))}
@@ -150,7 +149,7 @@ def _response(
     wanted = best[: request.whole] if request.HasField("whole") else best
     fitting = records.fitting((memory_id, light[memory_id][3]) for memory_id in wanted)
     for row in records.rows(connection, fitting):
-        records.fill(hits[row[0]].memory, row)
+        records.fill(connection.vault, hits[row[0]].memory, row)
     return response
 
 

@@ -16,13 +16,14 @@ import apsw
 from hippovault_chassis import deadline
 from hippovault_storage.capacity import MAX_WRITES, Places
 from hippovault_storage.sqlite import faults
+from hippovault_storage.sqlite.connections import Connection
 
 ResultT = TypeVar("ResultT")
 
 
 @dataclass(frozen=True)
 class _Write:
-    work: Callable[[apsw.Connection], Any]
+    work: Callable[[Connection], Any]
     result: Future[Any]
 
 
@@ -38,7 +39,7 @@ class Writer:
         path: Its file, for errors.
     """
 
-    def __init__(self, connection: apsw.Connection, path: Path) -> None:
+    def __init__(self, connection: Connection, path: Path) -> None:
         self._connection = connection
         self._path = path
         self._places = Places(MAX_WRITES, "write")
@@ -48,7 +49,7 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="writer")
         self._thread.start()
 
-    def run(self, work: Callable[[apsw.Connection], ResultT]) -> ResultT:
+    def run(self, work: Callable[[Connection], ResultT]) -> ResultT:
         """Runs the work in a transaction, perhaps more than once, and returns its result once that is on disk.
 
         Raises:
@@ -64,7 +65,7 @@ class Writer:
                 result.cancel()
                 raise faults.late() from None
 
-    def submit(self, work: Callable[[apsw.Connection], ResultT]) -> Future[ResultT]:
+    def submit(self, work: Callable[[Connection], ResultT]) -> Future[ResultT]:
         """Puts the work in line; what it raises stays as it is.
 
         Raises:
@@ -117,7 +118,7 @@ class Writer:
         for write in group:
             self._commit([write])
 
-    def _attempt(self, work: Callable[[apsw.Connection], Any]) -> tuple[Any, Exception | None]:
+    def _attempt(self, work: Callable[[Connection], Any]) -> tuple[Any, Exception | None]:
         before = self._connection.total_changes()
         try:
             return work(self._connection), None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 
-import apsw
 import grpc
 
 from hippovault.memory.v1 import memory_pb2
@@ -13,14 +12,20 @@ from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault_chassis.errors import ServiceError
 from hippovault_storage import merging, times
 from hippovault_storage.sqlite import identity, query, records, text
+from hippovault_storage.sqlite.connections import Connection
 
 Memory = memory_pb2.Memory
 Columns = records.Columns
+SealedColumns = records.SealedColumns
 
 LARGEST_ID = 2**63 - 1
+LARGEST = (
+    "SELECT max(coalesce((SELECT max(id) FROM memories), 0), "
+    "coalesce((SELECT max(seq) FROM sqlite_sequence WHERE name = 'memories'), 0))"
+)
 
 
-def put(connection: apsw.Connection, request: pb.PutMemoryRequest) -> pb.PutMemoryResponse:
+def put(connection: Connection, request: pb.PutMemoryRequest) -> pb.PutMemoryResponse:
     """Stores, merges, updates or revives a memory.
 
     Raises:
@@ -47,7 +52,7 @@ def put(connection: apsw.Connection, request: pb.PutMemoryRequest) -> pb.PutMemo
     return pb.PutMemoryResponse(memory=records.one(connection, memory.id), outcome=outcome)
 
 
-def delete(connection: apsw.Connection, request: pb.DeleteMemoryRequest) -> pb.DeleteMemoryResponse:
+def delete(connection: Connection, request: pb.DeleteMemoryRequest) -> pb.DeleteMemoryResponse:
     """Deletes softly. The vector stays for a revival; the words go, so that they cost no search.
 
     Raises:
@@ -63,16 +68,16 @@ def delete(connection: apsw.Connection, request: pb.DeleteMemoryRequest) -> pb.D
     return pb.DeleteMemoryResponse(ids=ids)
 
 
-def write_tags(connection: apsw.Connection, memories: Sequence[Memory]) -> None:
+def write_tags(connection: Connection, memories: Sequence[Memory]) -> None:
     """Writes the tags that filters look at."""
     connection.executemany("DELETE FROM hippo_tags WHERE memory_id = ?", [(memory.id,) for memory in memories])
     connection.executemany(
         "INSERT INTO hippo_tags (tag, memory_id) VALUES (?, ?)",
-        [(tag, memory.id) for memory in memories for tag in memory.tags],
+        [(connection.vault.digest(tag), memory.id) for memory in memories for tag in memory.tags],
     )
 
 
-def write_words(connection: apsw.Connection, memories: Sequence[Memory]) -> None:
+def write_words(connection: Connection, memories: Sequence[Memory]) -> None:
     """Writes what the keyword arm looks at."""
     connection.executemany(
         "REPLACE INTO hippo_fts (rowid, body, hints) VALUES (?, ?, ?)",
@@ -80,22 +85,28 @@ def write_words(connection: apsw.Connection, memories: Sequence[Memory]) -> None
     )
 
 
-def remove_words(connection: apsw.Connection, ids: Iterable[int]) -> None:
+def remove_words(connection: Connection, ids: Iterable[int]) -> None:
     """Takes memories out of the keyword arm."""
     connection.execute("DELETE FROM hippo_fts WHERE rowid IN (SELECT value FROM json_each(?))", (records.as_json(ids),))
 
 
-def _write(connection: apsw.Connection, memory: Memory, stored: Memory | None) -> None:
+def _write(connection: Connection, memory: Memory, stored: Memory | None) -> None:
     """Writes what differs, and sets the memory's id when it is new."""
+    vault = connection.vault
     if stored is None:
-        memory.id = _insert_memory(connection, {"content_hash": _row_hash(connection, memory), **_row(memory)})
-        _insert(connection, "hippo_memories", {"memory_id": memory.id, **_side_row(memory)})
+        memory.id = _next_id(connection)
+        row = {"id": memory.id, "content_hash": _row_hash(connection, memory), **_row(memory)}
+        _insert(connection, "memories", records.sealed(vault, memory, row))
+        side_row = {"memory_id": memory.id, **_side_row(memory)}
+        _insert(connection, "hippo_memories", records.sealed(vault, memory, side_row))
     else:
-        changes = _differing(_row(stored), _row(memory))
+        resealed = vault.seals and records.place(stored) != records.place(memory)
+        changes = _differing(_row(stored), _row(memory), resealed=resealed)
         if identity.row_hashes(stored) != identity.row_hashes(memory):
             changes["content_hash"] = _row_hash(connection, memory)
-        _update(connection, "memories", "id", memory.id, changes)
-        _update(connection, "hippo_memories", "memory_id", memory.id, _differing(_side_row(stored), _side_row(memory)))
+        _update(connection, "memories", "id", memory.id, records.sealed(vault, memory, changes))
+        changes = _differing(_side_row(stored), _side_row(memory), resealed=resealed)
+        _update(connection, "hippo_memories", "memory_id", memory.id, records.sealed(vault, memory, changes))
     if stored is None or stored.tags != memory.tags:
         write_tags(connection, [memory])
     if stored is None or _words(stored) != _words(memory):
@@ -140,39 +151,39 @@ def _words(memory: Memory) -> tuple[bool, str, list[str]]:
     return memory.HasField("deleted_at"), memory.content, list(memory.hints)
 
 
-def _differing(before: Columns, after: Columns) -> Columns:
-    # Columns that stay are not written: another program may have put into them what it alone can read.
-    return {name: value for name, value in after.items() if before[name] != value}
+def _differing(before: Columns, after: Columns, *, resealed: bool) -> Columns:
+    # Columns that stay are not written: another program may have put into them what it alone can read. Sealed ones are
+    # where what they belong to has changed.
+    return {
+        name: value for name, value in after.items() if before[name] != value or (resealed and name in records.SEALED)
+    }
 
 
-def _insert_memory(connection: apsw.Connection, values: Columns) -> int:
-    try:
-        return _insert(connection, "memories", values)
-    except apsw.FullError as error:  # SQLite's word for a full disk, and for an id that cannot be counted up.
-        if query.value(connection, "SELECT seq FROM sqlite_sequence WHERE name = 'memories'") != LARGEST_ID:
-            raise
+def _next_id(connection: Connection) -> int:
+    """Returns an id that no memory has or had. What is sealed needs it before the row is there."""
+    largest = int(query.value(connection, LARGEST))
+    if largest == LARGEST_ID:
         raise ServiceError(
             grpc.StatusCode.FAILED_PRECONDITION,
             "IDS_EXHAUSTED",
             f"{connection.filename}: another program has given a row of the table memories the largest id there is, "
             f"{LARGEST_ID}, which none can follow",
-        ) from error
+        )
+    return largest + 1
 
 
-def _insert(connection: apsw.Connection, table: str, values: Columns) -> int:
+def _insert(connection: Connection, table: str, values: SealedColumns) -> None:
     marks = ", ".join(f":{name}" for name in values)
-    # No RETURNING: it needs a savepoint, upon which FTS5 writes out a segment of its index.
     connection.execute(f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks})", values)
-    return connection.last_insert_rowid()
 
 
-def _update(connection: apsw.Connection, table: str, key: str, memory_id: int, changes: Columns) -> None:
+def _update(connection: Connection, table: str, key: str, memory_id: int, changes: SealedColumns) -> None:
     if changes:
         settings = ", ".join(f"{name} = :{name}" for name in changes)
         connection.execute(f"UPDATE {table} SET {settings} WHERE {key} = :{key}", {**changes, key: memory_id})
 
 
-def _write_vector(connection: apsw.Connection, memory_id: int, vector: bytes) -> None:
+def _write_vector(connection: Connection, memory_id: int, vector: bytes) -> None:
     """Writes what the dense arm looks at. vec0 knows no REPLACE."""
     connection.execute("UPDATE memory_embeddings SET content_embedding = ? WHERE rowid = ?", (vector, memory_id))
     if not connection.changes():
@@ -181,7 +192,8 @@ def _write_vector(connection: apsw.Connection, memory_id: int, vector: bytes) ->
         )
 
 
-def _row_hash(connection: apsw.Connection, memory: Memory) -> str:
+def _row_hash(connection: Connection, memory: Memory) -> str:
     taken_by_another = "SELECT EXISTS(SELECT 1 FROM memories WHERE content_hash = ? AND id <> ?)"
-    hashes = identity.row_hashes(memory)
-    return next((h for h in hashes if not query.value(connection, taken_by_another, (h, memory.id))), hashes[-1])
+    hashes, digest = identity.row_hashes(memory), connection.vault.digest
+    free = (one for one in hashes if not query.value(connection, taken_by_another, (digest(one), memory.id)))
+    return next(free, hashes[-1])
