@@ -127,9 +127,7 @@ class SealingVault(Vault):
         if value is None:
             return ""
         if not isinstance(value, bytes) or not value.startswith(SCHEME):
-            raise _damaged(
-                place, column, table, "is not encrypted, in a store whose values are; another program wrote it"
-            )
+            raise _damaged(place, column, table, "is not encrypted, though this store's values are")
         header = value[:NONCE_AT]
         key = self._keys.get(header[len(SCHEME) :])
         if key is None:
