@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import struct
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import apsw
 import grpc
@@ -21,6 +21,8 @@ from hippovault.memory.v1 import memory_pb2
 from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault.storage.v1.storage_pb2_grpc import StorageServiceStub
 from hippovault_chassis.errors import ServiceError
+from hippovault_storage.servicer import StorageServicer
+from hippovault_storage.sqlite.engine import SqliteEngine
 from support.processes import Process, start
 
 Code = grpc.StatusCode
@@ -187,6 +189,23 @@ def stub_of(home: Path) -> Iterator[StorageServiceStub]:
         assert process.stop() == 0
 
 
+class _Local:
+    """Calls the servicer as a stub calls the process."""
+
+    def __init__(self, servicer: StorageServicer) -> None:
+        self._servicer = servicer
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return lambda request, timeout=SECONDS: getattr(self._servicer, name)(request, timeout)
+
+
+@contextmanager
+def stub_in_process(path: Path) -> Iterator[StorageServiceStub]:
+    """What `stub_of` gives, over a file of this process, for tests that need no process of the store's own."""
+    with SqliteEngine.open(path, DIMENSIONS, 1) as engine:
+        yield cast("StorageServiceStub", _Local(StorageServicer(engine)))
+
+
 def database(home: Path) -> Path:
     """The file in which the memories of a home are."""
     return home / "data" / "memories.db"
@@ -202,6 +221,19 @@ def opened(path: Path) -> Iterator[apsw.Connection]:
         yield connection
     finally:
         connection.close()
+
+
+def write_fixture(path: Path, name: str) -> None:
+    """Makes the file that a text of tests/data describes; its directory exists."""
+    text = (Path(__file__).parents[1] / "data" / f"{name}.sql").read_text(encoding="utf-8")
+    with opened(path) as file:
+        file.create_scalar_function("unit", lambda *axis: unit(cast("int", axis[0])), 1)
+        rows(file, text)
+
+
+def unit(axis: int) -> bytes:
+    """The unit vector along an axis."""
+    return vector(*[0.0] * axis, 1)
 
 
 def rows(connection: apsw.Connection, sql: str, values: Sequence[Any] = ()) -> list[Any]:

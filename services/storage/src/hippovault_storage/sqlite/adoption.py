@@ -36,16 +36,18 @@ WHERE m.id IN (SELECT value FROM json_each(?))
 DERIVED = tuple(records.derived(Memory()))
 WRITE = f"""
 INSERT INTO hippo_memories (
-    memory_id, namespace, category, key, hints, version, model_revision, created_at, updated_at, deleted_at,
+    memory_id, namespace, category, key, hints, version, model_revision, created_at, updated_at, deleted_at, since,
     {", ".join(DERIVED)}
 )
 SELECT m.id, '{memory_rules.DEFAULT_NAMESPACE}', '', '', '{records.NO_HINTS}', 1, '',
     coalesce(CAST(m.created_at AS REAL), 0), CAST(m.updated_at AS REAL), CAST(m.deleted_at AS REAL),
+    coalesce(CAST(m.updated_at AS REAL), CAST(m.created_at AS REAL), 0),
     {", ".join(f":{name}" for name in DERIVED)}
 FROM memories m WHERE m.id = :id
 ON CONFLICT (memory_id) DO UPDATE SET
     version = version + (content_hash <> excluded.content_hash),
     model_revision = iif(content_hash = excluded.content_hash, model_revision, ''),
+    since = iif(content_hash = excluded.content_hash AND deleted_at IS NULL, since, excluded.since),
     created_at = excluded.created_at, updated_at = excluded.updated_at, deleted_at = excluded.deleted_at,
     {", ".join(f"{name} = excluded.{name}" for name in DERIVED)}
 """
@@ -54,7 +56,18 @@ SELECT memory_id FROM hippo_memories
 WHERE deleted_at IS NOT NULL AND memory_id IN (SELECT value FROM json_each(?))
 """
 OURS = (("hippo_memories", "memory_id"), ("hippo_tags", "memory_id"), ("hippo_fts", "rowid"))
-VECTORS = ("memory_embeddings", "rowid")
+OF_THE_VANISHED = (
+    *OURS,
+    ("hippo_history", "memory_id"),
+    ("hippo_token_codes", "memory_id"),
+    ("hippo_vectors", "memory_id"),
+    ("memory_embeddings", "rowid"),
+)
+OF_OTHER_CONTENT = """
+DELETE FROM hippo_token_codes WHERE memory_id IN (
+    SELECT memory_id FROM hippo_memories WHERE model_revision = '' AND memory_id IN (SELECT value FROM json_each(?))
+)
+"""
 
 
 @dataclass
@@ -72,7 +85,7 @@ def adopt(connection: Connection) -> Adopted:
     adopted = Adopted()
     with connection:
         vanished = query.column(connection, VANISHED)
-        _forget(connection, vanished, *OURS, VECTORS)
+        _forget(connection, vanished, *OF_THE_VANISHED)
         changed = query.column(connection, CHANGED)
     adopted.count = len(vanished)
     for start in range(0, len(changed), CHUNK):
@@ -89,6 +102,7 @@ def _adopt_chunk(connection: Connection, ids: Sequence[int], adopted: Adopted) -
         _forget(connection, unreadable, *OURS)  # What had been a memory may have been made unreadable.
     derived = ((memory, {"id": memory.id, **records.derived(memory)}) for memory in memories)
     connection.executemany(WRITE, (records.sealed(vault, memory, columns) for memory, columns in derived))
+    connection.execute(OF_OTHER_CONTENT, (records.as_json(ids),))
     writes.write_tags(connection, memories)
     dead = set(query.column(connection, DEAD, (records.as_json(ids),)))
     writes.remove_words(connection, dead)

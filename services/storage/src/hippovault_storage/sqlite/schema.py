@@ -15,7 +15,7 @@ import apsw
 import grpc
 
 from hippovault_chassis.errors import ServiceError
-from hippovault_storage.sqlite import connections, query
+from hippovault_storage.sqlite import connections, foreign, query
 from hippovault_storage.sqlite.text import TOKENIZER
 
 MAGIC = b"SQLite format 3\0"
@@ -201,6 +201,8 @@ def check(connection: apsw.Connection, path: Path, dimensions: int) -> None:
     made_by = query.value(connection, "SELECT sql FROM sqlite_schema WHERE name = 'memory_embeddings'")
     if made_by:
         _check_vectors(path, str(made_by), dimensions)
+        further = {name.lower() for name in foreign.vector_columns(connection)}
+        _check_columns(path, "memories", _columns(connection, "memories"), further)
 
 
 def migrate(connection: apsw.Connection, dimensions: int, target: int = SCHEMA_VERSION) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 
 import grpc
 
@@ -11,7 +12,7 @@ from hippovault.memory.v1 import memory_pb2
 from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault_chassis.errors import ServiceError
 from hippovault_storage import merging, times
-from hippovault_storage.sqlite import identity, query, records, text
+from hippovault_storage.sqlite import foreign, identity, query, records, text
 from hippovault_storage.sqlite.connections import Connection
 
 Memory = memory_pb2.Memory
@@ -104,7 +105,8 @@ def _write(connection: Connection, memory: Memory, stored: Memory | None) -> Non
         changes = _differing(_row(stored), _row(memory), resealed=resealed)
         if identity.row_hashes(stored) != identity.row_hashes(memory):
             changes["content_hash"] = _row_hash(connection, memory)
-        _update(connection, "memories", "id", memory.id, records.sealed(vault, memory, changes))
+        with foreign.changing_content(connection, memory.id) if "content" in changes else nullcontext():
+            _update(connection, "memories", "id", memory.id, records.sealed(vault, memory, changes))
         changes = _differing(_side_row(stored), _side_row(memory), resealed=resealed)
         _update(connection, "hippo_memories", "memory_id", memory.id, records.sealed(vault, memory, changes))
     if stored is None or stored.tags != memory.tags:
@@ -187,8 +189,11 @@ def _write_vector(connection: Connection, memory_id: int, vector: bytes) -> None
     """Writes what the dense arm looks at. vec0 knows no REPLACE."""
     connection.execute("UPDATE memory_embeddings SET content_embedding = ? WHERE rowid = ?", (vector, memory_id))
     if not connection.changes():
+        columns = "".join(f', "{name}"' for name in foreign.vector_columns(connection))
         connection.execute(
-            "INSERT INTO memory_embeddings (rowid, content_embedding) VALUES (?, ?)", (memory_id, vector)
+            f"INSERT INTO memory_embeddings (rowid, content_embedding{columns}) "
+            f"SELECT id, ?{columns} FROM memories WHERE id = ?",
+            (vector, memory_id),
         )
 
 
