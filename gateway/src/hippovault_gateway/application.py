@@ -15,12 +15,13 @@ from hippovault.storage.v1 import storage_pb2
 from hippovault_chassis import memory_rules
 from hippovault_chassis.errors import ServiceError
 from hippovault_gateway.clients import EMBEDDING, STORAGE, RequestT, ResponseT, Services, call
-from hippovault_gateway.limits import MAX_PAGE_SIZE, MAX_SKIP
+from hippovault_gateway.entities import Entities
 from hippovault_gateway.recall import Recaller
 from hippovault_gateway.remember import Rememberer
+from hippovault_gateway.scoring import Scorer
 from hippovault_gateway.settings import GatewaySettings
+from hippovault_gateway.update import Updater
 
-DEFAULT_PAGE_SIZE = 20
 MAX_HOURS = 87_600.0
 DEFAULT_HOURS = 24.0
 TOP_TAGS = 10
@@ -45,42 +46,19 @@ class Application:
         self._started = time.monotonic()
         self.mcp_http_url = ""
         """Where MCP over HTTP is served, for `ping`; the gateway sets it once it listens."""
-        rememberer, recaller = Rememberer(services, settings.surprise_weights()), Recaller(services, settings)
+        scorer, entities = Scorer(services, settings.surprise_weights()), Entities(services)
+        rememberer = Rememberer(services, scorer)
         self.remember = rememberer.remember
         self.batch_remember = rememberer.batch_remember
-        self.recall = recaller.recall
+        self.recall = Recaller(services, settings).recall
+        self.get_memory = entities.get_memory
+        self.list_memories = entities.list_memories
+        self.list_memory_versions = entities.list_memory_versions
+        self.update_memory = Updater(services, scorer).update_memory
+        self.forget = entities.forget
+        self.undelete = entities.undelete
+        self.purge = entities.purge
         self.serving = services.serving
-
-    async def get_memory(self, request: pb.GetMemoryRequest) -> pb.GetMemoryResponse:
-        """Returns one live memory."""
-        memory_rules.reference("ref", request.ref)
-        get = storage_pb2.GetMemoryRequest(namespace=memory_rules.namespace(request.namespace), ref=request.ref)
-        return pb.GetMemoryResponse(memory=(await call(self._services.storage.GetMemory, get, STORAGE)).memory)
-
-    async def list_memories(self, request: pb.ListMemoriesRequest) -> pb.ListMemoriesResponse:
-        """Returns a page of live memories, newest first."""
-        memory_rules.search_filter(request.filter)
-        size = request.page_size if request.HasField("page_size") else DEFAULT_PAGE_SIZE
-        page = storage_pb2.ListMemoriesRequest(
-            namespace=memory_rules.namespace(request.namespace),
-            page_size=memory_rules.within("page_size", size, 1, MAX_PAGE_SIZE),
-            page_token=request.page_token,
-            skip=memory_rules.within("skip", request.skip, 0, MAX_SKIP),
-            filter=request.filter,
-        )
-        listed = await call(self._services.storage.ListMemories, page, STORAGE)
-        return pb.ListMemoriesResponse(
-            memories=listed.memories, next_page_token=listed.next_page_token, total_size=listed.total_size
-        )
-
-    async def forget(self, request: pb.ForgetRequest) -> pb.ForgetResponse:
-        """Deletes softly, or with dry_run tells what would be deleted."""
-        memory_rules.reference("ref", request.ref)
-        delete = storage_pb2.DeleteMemoryRequest(
-            namespace=memory_rules.namespace(request.namespace), ref=request.ref, dry_run=request.dry_run
-        )
-        deleted = await call(self._services.storage.DeleteMemory, delete, STORAGE)
-        return pb.ForgetResponse(ids=deleted.ids, dry_run=request.dry_run)
 
     async def summarize_session(self, request: pb.SummarizeSessionRequest) -> pb.SummarizeSessionResponse:
         """Sums up what was remembered in the last hours."""

@@ -18,7 +18,12 @@ from hippovault_gateway.limits import MAX_LIMIT, MAX_OVERSAMPLE_FACTOR, MAX_PAGE
 MAX_ID = 2**63 - 1
 REQUEST_FIELDS = {
     "filter.tags_any": "tags",
+    "filter.tags_all": "tags_all",
     "filter.memory_types[0]": "memory_type",
+    "filter.categories": "category",
+    "filter.statuses": "status",
+    "filter.created_since": "since",
+    "filter.created_before": "before",
     "ref.entity.": "",
     "ref.entity": "key",
     "ref.": "",
@@ -122,7 +127,7 @@ class ListArguments(FilterArguments):
         )
 
 
-class ForgetArguments(NamespaceArguments):
+class RefArguments(NamespaceArguments):
     """Which memory, named in exactly one way."""
 
     id: int | None = None
@@ -133,14 +138,17 @@ class ForgetArguments(NamespaceArguments):
     """Or its category, with key."""
     key: str = ""
     """The key in that category."""
-    dry_run: bool = False
-    """Only tell what would be forgotten."""
 
-    def request(self) -> pb.ForgetRequest:
-        """Returns the request."""
-        return pb.ForgetRequest(namespace=self.namespace, ref=self._ref(), dry_run=self.dry_run)
+    def names_one(self) -> bool:
+        """Tells whether a memory is named, in whatever way."""
+        return self.id is not None or bool(self.content_hash or self.category or self.key)
 
-    def _ref(self) -> memory_pb2.MemoryRef:
+    def ref(self) -> memory_pb2.MemoryRef:
+        """Returns the reference.
+
+        Raises:
+            ServiceError: INVALID_ARGUMENT; the memory is named in no way, or in several.
+        """
         named = [self.id is not None, bool(self.content_hash), bool(self.category or self.key)]
         if sum(named) != 1:
             raise ServiceError.invalid("id", "exactly one of id, content_hash, or category with key names the memory")
@@ -149,6 +157,17 @@ class ForgetArguments(NamespaceArguments):
         if self.content_hash:
             return memory_pb2.MemoryRef(content_hash=self.content_hash)
         return memory_pb2.MemoryRef(entity=memory_pb2.EntityKey(category=self.category, key=self.key))
+
+
+class ForgetArguments(RefArguments):
+    """Which memory to forget."""
+
+    dry_run: bool = False
+    """Only tell what would be forgotten."""
+
+    def request(self) -> pb.ForgetRequest:
+        """Returns the request."""
+        return pb.ForgetRequest(namespace=self.namespace, ref=self.ref(), dry_run=self.dry_run)
 
 
 class SummaryArguments(NamespaceArguments):

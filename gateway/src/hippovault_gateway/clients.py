@@ -31,12 +31,14 @@ INNER_SHARE = 0.95
 """Of the time left that an inner call gets, so that its failure is told before the caller's own deadline ends."""
 VECTOR_FIELDS = frozenset({"vector", "vectors", "dense.vector"})
 STORAGE_RETRIED = (
-    # A repeated put finds what the first one stored. A repeated delete would answer NOT_FOUND.
+    # A repeated put finds what the first one stored. A repeated delete or undelete would answer NOT_FOUND, a repeated
+    # update that nothing changed or that the version is another, a repeated purge that there was nothing to erase.
     "PutMemory",
     "FindMemory",
     "GetMemory",
     "BatchGetMemories",
     "ListMemories",
+    "ListMemoryVersions",
     "SearchMemories",
     "CompareToNewest",
     "SummarizeMemories",

@@ -135,6 +135,8 @@ class MemoryInput(Input):
     """Any JSON object of yours."""
     created_at: Time | None = None
     """When it happened, ISO 8601; now when absent."""
+    status: str = ""
+    """State, such as open or done."""
 
     def request(self) -> memory_service_pb2.RememberRequest:
         """Returns the request that remembers it.
@@ -153,6 +155,7 @@ class MemoryInput(Input):
             importance=self.importance,
             metadata=dump_metadata(self.metadata),
             created_at=None if self.created_at is None else timestamp("created_at", self.created_at),
+            status=self.status,
         )
 
 

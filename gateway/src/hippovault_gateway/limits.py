@@ -8,3 +8,5 @@ MAX_SKIP = 1_000_000_000
 """Memories that a list may skip."""
 MAX_OVERSAMPLE_FACTOR = 100
 """Candidates fetched for each wanted hit."""
+MAX_VERSION = 2**31 - 1
+"""Of a memory, that an update may expect."""

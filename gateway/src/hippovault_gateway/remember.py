@@ -13,8 +13,9 @@ from hippovault.memory.v1 import memory_service_pb2 as pb
 from hippovault.storage.v1 import storage_pb2
 from hippovault_chassis import memory_rules
 from hippovault_chassis.errors import ServiceError
-from hippovault_gateway import hints_gate, surprise
+from hippovault_gateway import hints_gate
 from hippovault_gateway.clients import STORAGE, Embedded, Services, call
+from hippovault_gateway.scoring import Scorer
 
 MAX_BATCH = 100
 MAX_BATCH_BYTES = 2 * 1024 * 1024
@@ -28,12 +29,12 @@ class Rememberer:
 
     Args:
         services: The services behind the gateway.
-        weights: Of the surprise score.
+        scorer: Scores what is new.
     """
 
-    def __init__(self, services: Services, weights: surprise.Weights) -> None:
+    def __init__(self, services: Services, scorer: Scorer) -> None:
         self._services = services
-        self._weights = weights
+        self._scorer = scorer
 
     async def remember(self, request: pb.RememberRequest) -> pb.RememberResponse:
         """Stores one memory, or finds that it is stored already."""
@@ -88,11 +89,7 @@ class Rememberer:
                 if error.reason != VECTOR_REQUIRED:
                     raise
             embedded = await self._embedded(memory)  # Forgotten or changed since it was found.
-        compare = storage_pb2.CompareToNewestRequest(
-            namespace=memory.namespace, vector=embedded.vector, newest=surprise.HISTORY
-        )
-        history = await call(self._services.storage.CompareToNewest, compare, STORAGE)
-        memory.surprise.CopyFrom(surprise.of(memory, history.cosine_similarities, self._weights))
+        memory.surprise.CopyFrom(await self._scorer.score(memory, embedded.vector))
         put = storage_pb2.PutMemoryRequest(
             memory=memory, vectors=embedded.vector, model_revision=embedded.model_revision
         )
@@ -122,6 +119,7 @@ def _checked(request: pb.RememberRequest) -> memory_pb2.Memory:
         importance=request.importance if request.HasField("importance") else None,
         metadata=request.metadata,
         created_at=request.created_at if request.HasField("created_at") else None,
+        status=request.status,
     )
     memory_rules.normalise(memory)
     if memory.hints:

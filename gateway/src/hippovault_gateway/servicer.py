@@ -43,7 +43,7 @@ class MemoryServicer(memory_service_pb2_grpc.MemoryServiceServicer):
         return await self._application.recall(request)
 
     async def GetMemory(self, request: pb.GetMemoryRequest, context: Context) -> pb.GetMemoryResponse:
-        """Returns one live memory."""
+        """Returns one memory as it is, or as it was."""
         return await self._application.get_memory(request)
 
     async def ListMemories(
@@ -51,12 +51,32 @@ class MemoryServicer(memory_service_pb2_grpc.MemoryServiceServicer):
         request: pb.ListMemoriesRequest,
         context: Context,
     ) -> pb.ListMemoriesResponse:
-        """Lists live memories."""
+        """Lists memories."""
         return await self._application.list_memories(request)
+
+    async def ListMemoryVersions(
+        self,
+        request: pb.ListMemoryVersionsRequest,
+        context: Context,
+    ) -> pb.ListMemoryVersionsResponse:
+        """Lists what a memory is and was."""
+        return await self._application.list_memory_versions(request)
+
+    async def UpdateMemory(self, request: pb.UpdateMemoryRequest, context: Context) -> pb.UpdateMemoryResponse:
+        """Sets fields of a memory."""
+        return await self._application.update_memory(request)
 
     async def Forget(self, request: pb.ForgetRequest, context: Context) -> pb.ForgetResponse:
         """Deletes softly."""
         return await self._application.forget(request)
+
+    async def Undelete(self, request: pb.UndeleteRequest, context: Context) -> pb.UndeleteResponse:
+        """Brings forgotten memories back."""
+        return await self._application.undelete(request)
+
+    async def Purge(self, request: pb.PurgeRequest, context: Context) -> pb.PurgeResponse:
+        """Erases for good."""
+        return await self._application.purge(request)
 
     async def SummarizeSession(
         self,

@@ -89,6 +89,7 @@ class MemoryView(View):
     tags: list[str]
     hints: list[str]
     memory_type: str
+    status: str
     importance: float | None
     metadata: dict[str, Any]
     created_at: str
@@ -109,6 +110,7 @@ class MemoryView(View):
             "tags": list(memory.tags),
             "hints": list(memory.hints),
             "memory_type": memory.memory_type,
+            "status": memory.status,
             "importance": memory.importance if memory.HasField("importance") else None,
             "metadata": _shown(memory.metadata),
             "created_at": iso(memory.created_at),
@@ -121,6 +123,18 @@ class MemoryView(View):
     def of(cls, memory: memory_pb2.Memory, /) -> Self:
         """Returns the JSON form."""
         return cls(**cls.members(memory))
+
+
+class KeptView(MemoryView):
+    """A stored memory that may be deleted."""
+
+    deleted_at: str | None
+
+    @staticmethod
+    def members(memory: memory_pb2.Memory) -> dict[str, Any]:
+        """Returns the members of the JSON form."""
+        deleted_at = iso(memory.deleted_at) if memory.HasField("deleted_at") else None
+        return {**MemoryView.members(memory), "deleted_at": deleted_at}
 
 
 class HitView(MemoryView):
@@ -202,7 +216,7 @@ class RememberView(View):
 class ListView(View):
     """A page of memories, newest first."""
 
-    memories: list[MemoryView]
+    memories: list[KeptView]
     next_page_token: str
     total: int
 
@@ -210,7 +224,7 @@ class ListView(View):
     def of(cls, response: memory_service_pb2.ListMemoriesResponse, /) -> Self:
         """Returns the JSON form."""
         return cls(
-            memories=[MemoryView.of(memory) for memory in response.memories],
+            memories=[KeptView.of(memory) for memory in response.memories],
             next_page_token=response.next_page_token,
             total=response.total_size,
         )

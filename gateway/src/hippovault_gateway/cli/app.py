@@ -25,8 +25,13 @@ COMMANDS = {
     "mcp": "lifecycle:mcp",
     "remember": "memories:remember",
     "recall": "memories:recall",
-    "list": "memories:list_memories",
+    "get": "entities:get",
+    "list": "listing:list_memories",
+    "update": "entities:update",
+    "history": "entities:history",
     "forget": "memories:forget",
+    "undelete": "entities:undelete",
+    "purge": "entities:purge",
     "import": "importing:import_file",
 }
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 GATEWAY = "gateway"
 SERVICE: str = memory_service_pb2.DESCRIPTOR.services_by_name["MemoryService"].full_name
 # Those that change nothing: a repeated write would report what the first one did as done already.
-RETRIED = ("Recall", "GetMemory", "ListMemories", "SummarizeSession", "Ping")
+RETRIED = ("Recall", "GetMemory", "ListMemories", "ListMemoryVersions", "SummarizeSession", "Ping")
 
 
 class Client:

@@ -1,30 +1,20 @@
-"""Commands over single memories: remember, recall, list, forget."""
+"""Commands that do what the tools do: remember, recall, forget."""
 
 from __future__ import annotations
 
-import json
-import sys
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from dataclasses import asdict
+from typing import Any
 
-from cyclopts import Parameter
-
-from hippovault_chassis import memory_rules
 from hippovault_chassis.errors import ServiceError
-from hippovault_gateway.arguments import ForgetArguments, ListArguments, RecallArguments
+from hippovault_gateway.arguments import ForgetArguments, RecallArguments
+from hippovault_gateway.cli import inputs
 from hippovault_gateway.cli.client import connect
+from hippovault_gateway.cli.inputs import BY_ID, Hints, Naming, Stdin, Tags
+from hippovault_gateway.cli.listing import show_memories
 from hippovault_gateway.cli.options import CLIENT_DEFAULTS, ClientOptions
-from hippovault_gateway.cli.output import show_json, show_line, show_table, warn
+from hippovault_gateway.cli.output import show_json, show_line, warn
 from hippovault_gateway.documents import MemoryInput, parse
-from hippovault_gateway.views import ForgetView, ListView, MemoryView, RecallView, RememberView
-
-PREVIEW_CHARACTERS = 300
-"""Of a content in a table."""
-
-Tags = Annotated[list[str] | None, Parameter(name=("--tags", "--tag"))]
-Stdin = Annotated[bool, Parameter(name=("-", "--stdin"))]
-Hints = Annotated[list[str] | None, Parameter(name=("--hints", "--hint"))]
-ContentHash = Annotated[str, Parameter(name=("--content-hash", "--hash"))]
+from hippovault_gateway.views import ForgetView, RecallView, RememberView
 
 
 def remember(
@@ -41,6 +31,7 @@ def remember(
     importance: float | None = None,
     metadata: str = "",
     created_at: str | None = None,
+    status: str = "",
     options: ClientOptions = CLIENT_DEFAULTS,
 ) -> None:
     """Remembers a text.
@@ -57,6 +48,7 @@ def remember(
         importance: 0 to 1.
         metadata: A JSON object of yours.
         created_at: When it happened, ISO 8601 (default: now).
+        status: Its state in your words, such as open or done.
         options: Which memory, and how to answer.
     """
     values: dict[str, Any] = {
@@ -70,10 +62,10 @@ def remember(
         "importance": importance,
         "metadata": metadata,
         "created_at": created_at,
+        "status": status,
     }
-    _check_unicode(values)
-    memory_rules.metadata("metadata", metadata)
-    values["metadata"] = json.loads(metadata or "{}")
+    inputs.check_unicode(values)
+    values["metadata"] = inputs.metadata(metadata)
     request = parse(MemoryInput, values).request()
     with connect(options) as client:
         view = RememberView.of(client.call(client.stub.Remember, request))
@@ -124,7 +116,7 @@ def recall(
         "tags": tags,
         "memory_type": memory_type,
     }
-    _check_unicode(values)
+    inputs.check_unicode(values)
     request = parse(RecallArguments, values).request()
     with connect(options) as client:
         view = RecallView.of(client.call(client.stub.Recall, request))
@@ -135,58 +127,14 @@ def recall(
         warn(view.degraded)
     if view.omitted_hits:
         warn(f"{view.omitted_hits} hits were left off, since the answer would be too large")
-    _show(view.hits, namespace, ["score"], [[f"{hit.score:.3f}"] for hit in view.hits], full=full)
-
-
-def list_memories(
-    *,
-    namespace: str = "",
-    limit: int | None = None,
-    page_token: str = "",
-    tags: Tags = None,
-    memory_type: str = "",
-    full: bool = False,
-    options: ClientOptions = CLIENT_DEFAULTS,
-) -> None:
-    """Lists memories, newest first.
-
-    Args:
-        namespace: Scope (default: "default").
-        limit: Memories on a page, 1 to 100 (default: 20).
-        page_token: The token that the page before ended with.
-        tags: Only memories with any of these tags; may be repeated.
-        memory_type: Only memories of this type.
-        full: Show contents whole; otherwise long ones are cut in the table, never in JSON.
-        options: Which memory, and how to answer.
-    """
-    values = {
-        "namespace": namespace,
-        "limit": limit,
-        "page_token": page_token,
-        "tags": tags,
-        "memory_type": memory_type,
-    }
-    _check_unicode(values)
-    request = parse(ListArguments, values).request()
-    with connect(options) as client:
-        view = ListView.of(client.call(client.stub.ListMemories, request))
-    if options.json:
-        show_json(view.model_dump())
-        return
-    _show(view.memories, namespace, [], [[] for _ in view.memories], full=full)
-    show_line(f"{len(view.memories)} of {view.total} memories")
-    if view.next_page_token:
-        show_line(f"more: --page-token {view.next_page_token}")
+    show_memories(view.hits, namespace, ["score"], [[f"{hit.score:.3f}"] for hit in view.hits], full=full)
 
 
 def forget(
     memory_id: int | None = None,
     /,
     *,
-    content_hash: ContentHash = "",
-    category: str = "",
-    key: str = "",
-    namespace: str = "",
+    naming: Naming = BY_ID,
     dry_run: bool = False,
     options: ClientOptions = CLIENT_DEFAULTS,
 ) -> None:
@@ -194,22 +142,16 @@ def forget(
 
     Args:
         memory_id: The memory's id.
-        content_hash: Its content_hash.
-        category: Its category, with --key.
-        key: Its key.
-        namespace: Scope (default: "default").
+        naming: Its other names.
         dry_run: Only tell what would be forgotten.
         options: Which memory, and how to answer.
     """
     values = {
         "id": memory_id,
-        "content_hash": content_hash,
-        "category": category,
-        "key": key,
-        "namespace": namespace,
+        **asdict(naming),
         "dry_run": dry_run,
     }
-    _check_unicode(values)
+    inputs.check_unicode(values)
     request = parse(ForgetArguments, values).request()
     with connect(options) as client:
         view = ForgetView.of(client.call(client.stub.Forget, request))
@@ -220,46 +162,9 @@ def forget(
     show_line(f"{'would forget' if view.dry_run else 'forgot'}: {ids}")
 
 
-def _check_unicode(values: Mapping[str, Any]) -> None:
-    """Refuses words of the command line that were no UTF-8: they cannot be sent."""
-    for name, value in values.items():
-        for text in value if isinstance(value, list) else [value]:
-            if isinstance(text, str) and not text.isascii() and any("\ud800" <= one <= "\udfff" for one in text):
-                raise ServiceError.invalid(name, "must be UTF-8")
-
-
 def _content(given: str | None, *, stdin: bool) -> str:
     if given is not None and not stdin:
         return given
     if given is not None or not stdin:
         raise ServiceError.invalid("content", "give either the text, or - to read it from stdin")
-    try:
-        content = sys.stdin.buffer.read().decode()
-    except UnicodeDecodeError as error:
-        raise ServiceError.invalid("content", f"is not UTF-8 at byte {error.start}") from None
-    content = content.removesuffix("\n").removesuffix("\r")
-    # Before it is sent: a request has its own limit, which would not name the field.
-    memory_rules.text("content", content, memory_rules.MAX_CONTENT_BYTES, allowed=memory_rules.LINE_CONTROLS)
-    return content
-
-
-def _show(
-    memories: Sequence[MemoryView],
-    namespace: str,
-    columns: Sequence[str],
-    cells: Sequence[Sequence[Any]],
-    *,
-    full: bool,
-) -> None:
-    if not memories:
-        show_line(f"nothing found in namespace {namespace or memory_rules.DEFAULT_NAMESPACE}")
-        return
-    rows = (
-        [memory.id, *extra, memory.created_at[:19], ", ".join(memory.tags), _cell(memory.content, full=full)]
-        for memory, extra in zip(memories, cells, strict=True)
-    )
-    show_table(["id", *columns, "created at (UTC)", "tags", "content"], rows)
-
-
-def _cell(content: str, *, full: bool) -> str:
-    return content if full or len(content) <= PREVIEW_CHARACTERS else f"{content[:PREVIEW_CHARACTERS]} …"
+    return inputs.from_stdin()

@@ -1,0 +1,273 @@
+"""Commands over single memories and their past: get, update, history, undelete, purge."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from hippovault_chassis.errors import ServiceError
+from hippovault_gateway.cli import inputs
+from hippovault_gateway.cli.client import connect
+from hippovault_gateway.cli.inputs import BY_ID, Hints, Names, Naming, Stdin, Tags
+from hippovault_gateway.cli.listing import preview, when
+from hippovault_gateway.cli.options import CLIENT_DEFAULTS, ClientOptions
+from hippovault_gateway.cli.output import show_json, show_line, show_table, warn
+from hippovault_gateway.documents import parse
+from hippovault_gateway.entity_arguments import (
+    GetArguments,
+    HistoryArguments,
+    PurgeArguments,
+    UndeleteArguments,
+    UpdateArguments,
+)
+from hippovault_gateway.entity_views import GetView, HistoryView, PurgeView, UndeleteView, UpdateView
+from hippovault_gateway.views import KeptView
+
+MAX_IDS_SHOWN = 100
+
+
+def get(
+    memory_id: int | None = None,
+    /,
+    *,
+    naming: Naming = BY_ID,
+    as_of: str | None = None,
+    deleted: bool = False,
+    options: ClientOptions = CLIENT_DEFAULTS,
+) -> None:
+    """Shows a memory as it is, or as it was; named by its id, its content hash, or its category and key.
+
+    Args:
+        memory_id: The memory's id.
+        naming: Its other names.
+        as_of: As it was then, ISO 8601; also when it is deleted by now. Without hints, which have no past.
+        deleted: A deleted memory instead of a live one.
+        options: Which memory, and how to answer.
+    """
+    values = {
+        "id": memory_id,
+        **asdict(naming),
+        "as_of": as_of,
+        "visibility": "deleted" if deleted else "live",
+    }
+    inputs.check_unicode(values)
+    request = parse(GetArguments, values).request()
+    with connect(options) as client:
+        view = GetView.of(client.call(client.stub.GetMemory, request))
+    if options.json:
+        show_json(view.model_dump())
+        return
+    _show(view.memory)
+
+
+def update(
+    memory_id: int | None = None,
+    /,
+    *,
+    naming: Naming = BY_ID,
+    content: str | None = None,
+    stdin: Stdin = False,
+    new_category: str | None = None,
+    new_key: str | None = None,
+    tags: Tags = None,
+    hints: Hints = None,
+    memory_type: str | None = None,
+    importance: float | None = None,
+    metadata: str | None = None,
+    created_at: str | None = None,
+    status: str | None = None,
+    clear: Names = None,
+    expected_version: int | None = None,
+    dry_run: bool = False,
+    options: ClientOptions = CLIENT_DEFAULTS,
+) -> None:
+    """Changes fields of a memory, named by its id, its content hash, or its category and key. The others stay.
+
+    Args:
+        memory_id: The memory's id.
+        naming: Its other names.
+        content: The new text.
+        stdin: Read the new text from stdin, without the line break that ends it.
+        new_category: The category that it gets.
+        new_key: The key that it gets.
+        tags: All its tags; may be repeated.
+        hints: Up to 3 wordings of questions that this memory answers, all of them; may be repeated.
+        memory_type: Such as decision, observation, pattern.
+        importance: 0 to 1.
+        metadata: A JSON object of yours.
+        created_at: When it happened, ISO 8601.
+        status: Its state in your words, such as open or done.
+        clear: A field to empty: category, key, tags, hints, memory_type, importance, metadata, status; may be repeated.
+        expected_version: Refuse unless the memory has this version.
+        dry_run: Only tell what it would be.
+        options: Which memory, and how to answer.
+    """
+    if stdin and content is not None:
+        raise ServiceError.invalid("content", "give either the text, or - to read it from stdin")
+    values: dict[str, Any] = {
+        "id": memory_id,
+        **asdict(naming),
+        "content": inputs.from_stdin() if stdin else content,
+        "new_category": new_category,
+        "new_key": new_key,
+        "tags": tags,
+        "hints": hints,
+        "memory_type": memory_type,
+        "importance": importance,
+        "metadata": metadata,
+        "created_at": created_at,
+        "status": status,
+        "clear": clear,
+        "expected_version": expected_version,
+        "dry_run": dry_run,
+    }
+    inputs.check_unicode(values)
+    values["metadata"] = inputs.metadata(metadata)
+    request = parse(UpdateArguments, values).request()
+    with connect(options) as client:
+        view = UpdateView.of(client.call(client.stub.UpdateMemory, request))
+    if options.json:
+        show_json({**view.model_dump(), "dry_run": dry_run})
+        return
+    memory = view.memory
+    done = ("would update" if dry_run else "updated") if view.changed else "unchanged"
+    show_line(f"{done}: memory {memory.id} in namespace {memory.namespace}, version {memory.version}")
+    if view.truncated:
+        warn("the text is longer than the model's window: its end is found by words, not by meaning")
+
+
+def history(
+    memory_id: int | None = None,
+    /,
+    *,
+    naming: Naming = BY_ID,
+    limit: int | None = None,
+    page_token: str = "",
+    full: bool = False,
+    options: ClientOptions = CLIENT_DEFAULTS,
+) -> None:
+    """Lists what a memory, live or deleted, is and was, newest first.
+
+    Args:
+        memory_id: The memory's id.
+        naming: Its other names.
+        limit: Versions on a page, 1 to 100 (default: 20).
+        page_token: The token that the page before ended with.
+        full: Show contents whole; otherwise long ones are cut in the table, never in JSON.
+        options: Which memory, and how to answer.
+    """
+    values = {
+        "id": memory_id,
+        **asdict(naming),
+        "limit": limit,
+        "page_token": page_token,
+    }
+    inputs.check_unicode(values)
+    request = parse(HistoryArguments, values).request()
+    with connect(options) as client:
+        view = HistoryView.of(client.call(client.stub.ListMemoryVersions, request))
+    if options.json:
+        show_json(view.model_dump())
+        return
+    rows = (
+        [one.memory.version, when(one.since), when(one.until), preview(one.memory.content, full=full)]
+        for one in view.versions
+    )
+    show_table(["version", "since (UTC)", "until (UTC)", "content"], rows)
+    if view.next_page_token:
+        show_line(f"more: --page-token {view.next_page_token}")
+
+
+def undelete(
+    memory_id: int | None = None,
+    /,
+    *,
+    naming: Naming = BY_ID,
+    dry_run: bool = False,
+    options: ClientOptions = CLIENT_DEFAULTS,
+) -> None:
+    """Brings a forgotten memory back as it was, named by its id, its content hash, or its category and key.
+
+    Args:
+        memory_id: The memory's id.
+        naming: Its other names.
+        dry_run: Only tell what would come back.
+        options: Which memory, and how to answer.
+    """
+    values = {
+        "id": memory_id,
+        **asdict(naming),
+        "dry_run": dry_run,
+    }
+    inputs.check_unicode(values)
+    request = parse(UndeleteArguments, values).request()
+    with connect(options) as client:
+        view = UndeleteView.of(client.call(client.stub.Undelete, request))
+    if options.json:
+        show_json(view.model_dump())
+        return
+    show_line(f"{'would bring back' if view.dry_run else 'brought back'}: {_ids(view.ids, view.undeleted)}")
+
+
+def purge(
+    memory_id: int | None = None,
+    /,
+    *,
+    naming: Naming = BY_ID,
+    deleted_before: str | None = None,
+    dry_run: bool = False,
+    yes: bool = False,
+    options: ClientOptions = CLIENT_DEFAULTS,
+) -> None:
+    """Erases memories with their history, vectors and words, for good.
+
+    One, live or deleted, is named by its id, its content hash, or its category and key.
+
+    Args:
+        memory_id: The memory's id.
+        naming: Its other names.
+        deleted_before: Erase all that were deleted before this time, ISO 8601.
+        dry_run: Only tell what would be erased.
+        yes: Really erase: nothing brings back what is erased.
+        options: Which memory, and how to answer.
+    """
+    values = {
+        "id": memory_id,
+        **asdict(naming),
+        "deleted_before": deleted_before,
+        "dry_run": dry_run,
+    }
+    inputs.check_unicode(values)
+    request = parse(PurgeArguments, values).request()
+    if not (yes or dry_run):
+        raise ServiceError.invalid("yes", "what is erased cannot be brought back; give --yes, or --dry-run to see it")
+    with connect(options) as client:
+        view = PurgeView.of(client.call(client.stub.Purge, request))
+    if options.json:
+        show_json(view.model_dump())
+        return
+    show_line(f"{'would erase' if view.dry_run else 'erased'}: {_ids(view.ids, view.purged)}")
+
+
+def _ids(ids: Sequence[int], total: int) -> str:
+    shown = ", ".join(str(number) for number in ids[:MAX_IDS_SHOWN])
+    return f"{shown}, … ({total})" if total > MAX_IDS_SHOWN else shown or "nothing"
+
+
+def _show(memory: KeptView) -> None:
+    """Prints the members that are not empty, and the content below."""
+    members = memory.model_dump(exclude={"content", "surprise"})
+    members["surprise"] = memory.surprise.score if memory.surprise else None
+    rows = [
+        (name.replace("_", " "), _text(value)) for name, value in members.items() if value not in ("", None, [], {})
+    ]
+    show_table(["member", "value"], rows)
+    show_line(memory.content)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(value)
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else str(value)

@@ -1,0 +1,66 @@
+"""Options that several commands have, and what must be checked of them before anything is sent."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from hippovault_chassis import memory_rules
+from hippovault_chassis.errors import ServiceError
+
+Tags = Annotated[list[str] | None, Parameter(name=("--tags", "--tag"))]
+Stdin = Annotated[bool, Parameter(name=("-", "--stdin"))]
+Hints = Annotated[list[str] | None, Parameter(name=("--hints", "--hint"))]
+Names = Annotated[list[str] | None, Parameter(negative=())]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Naming:
+    """How a memory is named where not by its id."""
+
+    content_hash: Annotated[str, Parameter(name=("--content-hash", "--hash"))] = ""
+    """Its content_hash."""
+    category: str = ""
+    """Its category, with --key."""
+    key: str = ""
+    """Its key."""
+    namespace: str = ""
+    """Scope (default: "default")."""
+
+
+BY_ID = Naming()
+
+
+def check_unicode(values: Mapping[str, Any]) -> None:
+    """Refuses words of the command line that were no UTF-8: they cannot be sent."""
+    for name, value in values.items():
+        for text in value if isinstance(value, list) else [value]:
+            if isinstance(text, str) and not text.isascii() and any("\ud800" <= one <= "\udfff" for one in text):
+                raise ServiceError.invalid(name, "must be UTF-8")
+
+
+def metadata(text: str | None) -> dict[str, Any] | None:
+    """Returns the members of a JSON object; None when it is not given."""
+    if text is None:
+        return None
+    memory_rules.metadata("metadata", text)
+    members: dict[str, Any] = json.loads(text or "{}")
+    return members
+
+
+def from_stdin() -> str:
+    """Returns the content on stdin, without the line break that ends it."""
+    try:
+        content = sys.stdin.buffer.read().decode()
+    except UnicodeDecodeError as error:
+        raise ServiceError.invalid("content", f"is not UTF-8 at byte {error.start}") from None
+    content = content.removesuffix("\n").removesuffix("\r")
+    # Before it is sent: a request has its own limit, which would not name the field.
+    memory_rules.text("content", content, memory_rules.MAX_CONTENT_BYTES, allowed=memory_rules.LINE_CONTROLS)
+    return content

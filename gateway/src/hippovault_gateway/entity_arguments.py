@@ -1,0 +1,202 @@
+"""What the commands over single memories and their past take, and the requests that it makes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from google.protobuf.field_mask_pb2 import FieldMask
+from pydantic import Field
+
+from hippovault.memory.v1 import memory_pb2
+from hippovault.memory.v1 import memory_service_pb2 as pb
+from hippovault_chassis import memory_rules
+from hippovault_chassis.errors import ServiceError
+from hippovault_gateway.arguments import ListArguments, RefArguments, within
+from hippovault_gateway.documents import Tags, Texts, Time, dump_metadata, timestamp
+from hippovault_gateway.limits import MAX_PAGE_SIZE, MAX_VERSION
+
+VISIBILITIES = {
+    "live": memory_pb2.VISIBILITY_LIVE,
+    "deleted": memory_pb2.VISIBILITY_DELETED,
+    "all": memory_pb2.VISIBILITY_ALL,
+}
+CLEARABLE = ("category", "key", "tags", "hints", "memory_type", "importance", "metadata", "status")
+"""Fields of a memory that may be empty."""
+RENAMED = {"category": "new_category", "key": "new_key"}
+"""Fields of a memory, and the arguments of an update that set them: under their own names they name the memory."""
+
+
+def visibility(name: str) -> memory_pb2.Visibility.ValueType:
+    """Returns which memories are seen.
+
+    Raises:
+        ServiceError: INVALID_ARGUMENT when the name means nothing.
+    """
+    if name not in VISIBILITIES:
+        raise ServiceError.invalid("visibility", f"must be one of {', '.join(VISIBILITIES)}")
+    return VISIBILITIES[name]
+
+
+class GetArguments(RefArguments):
+    """Which memory, and as of when."""
+
+    as_of: Time | None = None
+    """The memory as it was then, ISO 8601."""
+    visibility: str = "live"
+    """Whether it is to be live, deleted, or either (all)."""
+
+    def request(self) -> pb.GetMemoryRequest:
+        """Returns the request."""
+        if self.as_of is None:
+            return pb.GetMemoryRequest(namespace=self.namespace, ref=self.ref(), visibility=visibility(self.visibility))
+        if self.visibility != "live":
+            raise ServiceError.invalid("as_of", "sees deleted memories too; give it without their visibility")
+        return pb.GetMemoryRequest(namespace=self.namespace, ref=self.ref(), as_of=timestamp("as_of", self.as_of))
+
+
+class ScanArguments(ListArguments):
+    """Which page of which memories."""
+
+    tags_all: Tags = Field(default_factory=list)
+    """Only memories with all of these tags."""
+    category: Texts = Field(default_factory=list)
+    """Only memories of these categories."""
+    status: Texts = Field(default_factory=list)
+    """Only memories with one of these statuses."""
+    since: Time | None = None
+    """Only memories created at this time or later."""
+    before: Time | None = None
+    """Only memories created before this time."""
+    visibility: str = "live"
+    """live, deleted or all."""
+
+    def filter(self) -> memory_pb2.Filter:
+        """Returns the conditions."""
+        conditions = super().filter()
+        conditions.tags_all.extend(self.tags_all)
+        conditions.categories.extend(self.category)
+        conditions.statuses.extend(self.status)
+        if self.since is not None:
+            conditions.created_since.CopyFrom(timestamp("since", self.since))
+        if self.before is not None:
+            conditions.created_before.CopyFrom(timestamp("before", self.before))
+        return conditions
+
+    def request(self) -> pb.ListMemoriesRequest:
+        """Returns the request."""
+        request = super().request()
+        request.visibility = visibility(self.visibility)
+        return request
+
+
+class HistoryArguments(RefArguments):
+    """Which memory's past, and which page of it."""
+
+    limit: int | None = None
+    """Versions wanted, 1 to 100; default 20."""
+    page_token: str = ""
+    """next_page_token of the page before."""
+
+    def request(self) -> pb.ListMemoryVersionsRequest:
+        """Returns the request."""
+        return pb.ListMemoryVersionsRequest(
+            namespace=self.namespace,
+            ref=self.ref(),
+            page_size=within("limit", self.limit, MAX_PAGE_SIZE),
+            page_token=self.page_token,
+        )
+
+
+class UpdateArguments(RefArguments):
+    """Which memory, and what it is to be; what is not given stays."""
+
+    content: str = ""
+    """The new text."""
+    new_category: str = ""
+    """The new category."""
+    new_key: str = ""
+    """The new key."""
+    tags: Tags = Field(default_factory=list)
+    """All its tags."""
+    hints: Texts = Field(default_factory=list)
+    """All its hints."""
+    memory_type: str = ""
+    """Such as decision, observation, pattern."""
+    importance: float | None = None
+    """0 to 1."""
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    """Any JSON object of yours."""
+    created_at: Time | None = None
+    """When it happened, ISO 8601."""
+    status: str = ""
+    """State, such as open or done."""
+    clear: Texts = Field(default_factory=list)
+    """Fields to empty."""
+    expected_version: int | None = None
+    """Refused unless the memory has this version."""
+    dry_run: bool = False
+    """Only tell what it would be."""
+
+    def request(self) -> pb.UpdateMemoryRequest:
+        """Returns the request."""
+        memory = memory_pb2.Memory(
+            content=self.content,
+            category=self.new_category,
+            key=self.new_key,
+            tags=self.tags,
+            hints=self.hints,
+            memory_type=self.memory_type,
+            importance=self.importance,
+            metadata=dump_metadata(self.metadata),
+            created_at=None if self.created_at is None else timestamp("created_at", self.created_at),
+            status=self.status,
+        )
+        return pb.UpdateMemoryRequest(
+            namespace=self.namespace,
+            ref=self.ref(),
+            memory=memory,
+            update_mask=FieldMask(paths=self._paths()),
+            expected_version=within("expected_version", self.expected_version, MAX_VERSION) or 0,
+            dry_run=self.dry_run,
+        )
+
+    def _paths(self) -> list[str]:
+        """Returns the fields that are set or cleared: which arguments were given tells it, not their values."""
+        given = [field for field in memory_rules.FIELDS if RENAMED.get(field, field) in self.model_fields_set]
+        for index, field in enumerate(self.clear):
+            if field not in CLEARABLE:
+                raise ServiceError.invalid(f"clear[{index}]", f"must be one of {', '.join(CLEARABLE)}")
+            if field in given:
+                raise ServiceError.invalid(f"clear[{index}]", f"{field} is given a value; do one of both")
+        if not given and not self.clear:
+            raise ServiceError.invalid("clear", "give at least one field a value, or clear one")
+        return [*given, *self.clear]
+
+
+class UndeleteArguments(RefArguments):
+    """Which memory to bring back."""
+
+    dry_run: bool = False
+    """Only tell what would come back."""
+
+    def request(self) -> pb.UndeleteRequest:
+        """Returns the request."""
+        return pb.UndeleteRequest(namespace=self.namespace, ref=self.ref(), dry_run=self.dry_run)
+
+
+class PurgeArguments(RefArguments):
+    """What to erase: one memory, or all that were deleted before a time."""
+
+    deleted_before: Time | None = None
+    """All memories deleted before this time, ISO 8601."""
+    dry_run: bool = False
+    """Only tell what would be erased."""
+
+    def request(self) -> pb.PurgeRequest:
+        """Returns the request."""
+        if self.deleted_before is None:
+            return pb.PurgeRequest(namespace=self.namespace, ref=self.ref(), dry_run=self.dry_run)
+        if self.names_one():
+            raise ServiceError.invalid("deleted_before", "names memories of its own; give it or one memory, not both")
+        before = timestamp("deleted_before", self.deleted_before)
+        return pb.PurgeRequest(namespace=self.namespace, deleted_before=before, dry_run=self.dry_run)
