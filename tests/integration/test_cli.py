@@ -28,7 +28,7 @@ http = "off"
 limit = 3
 namespace = "settings"
 """
-COMMANDS = ("up", "down", "status", "mcp", "remember", "recall", "list", "forget", "import")
+COMMANDS = tuple(app.COMMANDS)
 
 
 @pytest.fixture(scope="module")
@@ -379,7 +379,10 @@ def test_a_reader_that_leaves_early_is_no_trace(memory: Path) -> None:
     assert process.wait(60) == 1
 
 
-@pytest.mark.parametrize("arguments", [["remember", "x"], ["recall", "x"], ["list"], ["forget", "1"], ["import", "x"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["remember", "x"], ["recall", "x"], ["list"], ["forget", "1"], ["import", "x"], ["get", "1"], ["verify"]],
+)
 def test_without_a_memory_the_way_to_start_one_is_told(home: Path, arguments: list[str]) -> None:
     (home / "run").mkdir(parents=True)
     file = home.parent / "x"

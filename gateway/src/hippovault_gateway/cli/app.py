@@ -33,6 +33,13 @@ COMMANDS = {
     "undelete": "entities:undelete",
     "purge": "entities:purge",
     "import": "importing:import_file",
+    "verify": "maintenance:verify",
+    "reindex": "maintenance:reindex",
+    "rotate-key": "maintenance:rotate_key",
+    "backup": "backup:backup",
+    "restore": "offline:restore",
+    "encrypt": "offline:encrypt",
+    "decrypt": "offline:decrypt",
 }
 
 app = App(

@@ -61,16 +61,7 @@ class Client:
         try:
             return method(request, timeout=self._options.timeout, wait_for_ready=wait)
         except grpc.RpcError as error:
-            raise self._service_error(error) from None
-
-    def _service_error(self, rpc_error: grpc.RpcError) -> ServiceError:
-        error = ServiceError.from_rpc(rpc_error, GATEWAY)
-        home = self._options.layout
-        unreachable = error.code is grpc.StatusCode.UNAVAILABLE and not _was_answered(rpc_error)
-        if unreachable and holder(lock_path(home)) is None:
-            message = f"the memory {home.root} is not running; start it with: hippovault up --detach"
-            return ServiceError(error.code, "NOT_RUNNING", message)
-        return named_as_given(error)
+            raise service_error(error, GATEWAY, self._options.layout) from None
 
 
 @contextmanager
@@ -78,20 +69,34 @@ def connect(options: ClientOptions) -> Iterator[Client]:
     """Yields a client of the memory; connecting waits for the first call."""
     # Where no supervisor runs, nothing comes back by itself.
     retried = () if holder(lock_path(options.layout)) is None else RETRIED
-    with channels.sync(_address(options.layout), SERVICE, retried) as channel:
+    with channels.sync(gateway_settings(options.layout).address(GATEWAY), SERVICE, retried) as channel:
         yield Client(channel, options)
 
 
-def _address(home: Home) -> str:
-    """Returns where the gateway serves, by the settings that it reads itself."""
+def gateway_settings(home: Home) -> GatewaySettings:
+    """Returns what the gateway is told, so that the services are found where it serves and where it finds them.
+
+    Raises:
+        ServiceError: The settings are wrong.
+    """
     try:
-        return settings.load(GatewaySettings, GATEWAY, ["--home", str(home.root)]).address(GATEWAY)
+        return settings.load(GatewaySettings, GATEWAY, ["--home", str(home.root)])
     except SystemExit:  # What is wrong is on stderr by now.
         problem = f"the gateway's settings, in {home.root} or the environment, are wrong"
         raise ServiceError(grpc.StatusCode.FAILED_PRECONDITION, "INVALID_SETTING", problem) from None
 
 
+def service_error(rpc_error: grpc.RpcError, service: str, home: Home) -> ServiceError:
+    """Returns what a service of the memory answered, or that the memory does not run."""
+    error = ServiceError.from_rpc(rpc_error, service)
+    unreachable = error.code is grpc.StatusCode.UNAVAILABLE and not _was_answered(rpc_error)
+    if unreachable and holder(lock_path(home)) is None:
+        message = f"the memory {home.root} is not running; start it with: hippovault up --detach"
+        return ServiceError(error.code, "NOT_RUNNING", message)
+    return named_as_given(error)
+
+
 def _was_answered(error: grpc.RpcError) -> bool:
-    """Tells an error that the gateway answered, such as about a service behind it, from one of the connection."""
+    """Tells an error that the service answered, such as about a service behind it, from one of the connection."""
     metadata = cast("grpc.Call", error).trailing_metadata() or ()
     return any(key == STATUS_KEY for key, _ in metadata)

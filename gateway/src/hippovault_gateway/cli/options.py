@@ -42,5 +42,15 @@ class ClientOptions(Options):
     """Seconds that one request may take (default: 30)."""
 
 
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class StoreOptions(Options):
+    """Options of a command that asks the storage service itself. It takes the time that it takes."""
+
+    storage: Annotated[str, Parameter(env_var="HIPPOVAULT_STORAGE_LISTEN")] = ""
+    """gRPC target of the storage service (default: where the gateway finds it)."""
+
+
 DEFAULTS = Options()
 CLIENT_DEFAULTS = ClientOptions()
+STORE_DEFAULTS = StoreOptions()

@@ -1,0 +1,68 @@
+"""Commands over a whole store while it is served: verify, reindex, rotate-key."""
+
+from __future__ import annotations
+
+from hippovault.storage.v1 import maintenance_pb2 as pb
+from hippovault_gateway.cli.options import STORE_DEFAULTS, StoreOptions
+from hippovault_gateway.cli.output import show_json, show_line, show_table
+from hippovault_gateway.cli.progress import bar
+from hippovault_gateway.cli.store import connect
+
+
+def verify(*, options: StoreOptions = STORE_DEFAULTS) -> int:
+    """Looks the whole store over and changes nothing.
+
+    Args:
+        options: Which memory, and how to answer.
+
+    Returns:
+        1 when anything is wrong.
+    """
+    with connect(options) as stub:
+        checks = list(stub.Verify(pb.VerifyRequest()))
+    wrong = sum(check.wrong for check in checks)
+    if options.json:
+        documents = [
+            {"check": one.check, "checked": one.checked, "wrong": one.wrong, "problems": list(one.problems)}
+            for one in checks
+        ]
+        show_json({"wrong": wrong, "checks": documents})
+    else:
+        rows = ([one.check, one.checked, one.wrong, "\n".join(one.problems)] for one in checks)
+        show_table(["check", "checked", "wrong", "problems"], rows)
+        show_line(f"{wrong} things are wrong" if wrong else "nothing is wrong")
+    return 1 if wrong else 0
+
+
+def reindex(*, options: StoreOptions = STORE_DEFAULTS) -> None:
+    """Makes anew what is derived from the memories: words, tags, vector codes. The memory goes on serving.
+
+    Args:
+        options: Which memory, and how to answer.
+    """
+    last = pb.ReindexResponse()
+    with connect(options) as stub, bar("reindex") as show:
+        for last in stub.Reindex(pb.ReindexRequest()):
+            show(last.done, last.total)
+    if options.json:
+        show_json({"done": last.done, "total": last.total})
+        return
+    show_line(f"reindexed: {last.done} of {last.total}")
+
+
+def rotate_key(*, data_key: bool = False, options: StoreOptions = STORE_DEFAULTS) -> None:
+    """Wraps the key of an encrypted store with the key that its source gives now. The memory goes on serving.
+
+    Args:
+        data_key: Make a new data key too, and encrypt everything with it.
+        options: Which memory, and how to answer.
+    """
+    last = pb.RotateKeyResponse()
+    with connect(options) as stub, bar("rotate-key") as show:
+        for last in stub.RotateKey(pb.RotateKeyRequest(data_key=data_key)):
+            show(last.done, last.total)
+    if options.json:
+        show_json({"key_id": last.key_id, "done": last.done, "total": last.total})
+        return
+    encrypted = f", {last.done} of {last.total} encrypted anew" if data_key else ""
+    show_line(f"rotated: the data key is wrapped by {last.key_id}{encrypted}")
