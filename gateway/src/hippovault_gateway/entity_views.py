@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Any, Self
 
 from hippovault.memory.v1 import memory_pb2
 from hippovault.memory.v1 import memory_service_pb2 as pb
-from hippovault_gateway.views import KeptView, MemoryView, View, iso
+from hippovault_gateway.views import MemoryView, View, iso
+
+
+class KeptView(MemoryView):
+    """A stored memory that may be deleted."""
+
+    deleted_at: str | None
+
+    @staticmethod
+    def members(memory: memory_pb2.Memory) -> dict[str, Any]:
+        """Returns the members of the JSON form."""
+        deleted_at = iso(memory.deleted_at) if memory.HasField("deleted_at") else None
+        return {**MemoryView.members(memory), "deleted_at": deleted_at}
 
 
 class GetView(View):
@@ -18,6 +30,23 @@ class GetView(View):
     def of(cls, response: pb.GetMemoryResponse, /) -> Self:
         """Returns the JSON form."""
         return cls(memory=KeptView.of(response.memory))
+
+
+class ScanView(View):
+    """A page of memories, live or deleted, newest first."""
+
+    memories: list[KeptView]
+    next_page_token: str
+    total: int
+
+    @classmethod
+    def of(cls, response: pb.ListMemoriesResponse, /) -> Self:
+        """Returns the JSON form."""
+        return cls(
+            memories=[KeptView.of(memory) for memory in response.memories],
+            next_page_token=response.next_page_token,
+            total=response.total_size,
+        )
 
 
 class VersionView(View):

@@ -125,18 +125,6 @@ class MemoryView(View):
         return cls(**cls.members(memory))
 
 
-class KeptView(MemoryView):
-    """A stored memory that may be deleted."""
-
-    deleted_at: str | None
-
-    @staticmethod
-    def members(memory: memory_pb2.Memory) -> dict[str, Any]:
-        """Returns the members of the JSON form."""
-        deleted_at = iso(memory.deleted_at) if memory.HasField("deleted_at") else None
-        return {**MemoryView.members(memory), "deleted_at": deleted_at}
-
-
 class HitView(MemoryView):
     """A recalled memory with the reasons for its place."""
 
@@ -216,7 +204,7 @@ class RememberView(View):
 class ListView(View):
     """A page of memories, newest first."""
 
-    memories: list[KeptView]
+    memories: list[MemoryView]
     next_page_token: str
     total: int
 
@@ -224,7 +212,7 @@ class ListView(View):
     def of(cls, response: memory_service_pb2.ListMemoriesResponse, /) -> Self:
         """Returns the JSON form."""
         return cls(
-            memories=[KeptView.of(memory) for memory in response.memories],
+            memories=[MemoryView.of(memory) for memory in response.memories],
             next_page_token=response.next_page_token,
             total=response.total_size,
         )

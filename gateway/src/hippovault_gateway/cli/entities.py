@@ -22,8 +22,7 @@ from hippovault_gateway.entity_arguments import (
     UndeleteArguments,
     UpdateArguments,
 )
-from hippovault_gateway.entity_views import GetView, HistoryView, PurgeView, UndeleteView, UpdateView
-from hippovault_gateway.views import KeptView
+from hippovault_gateway.entity_views import GetView, HistoryView, KeptView, PurgeView, UndeleteView, UpdateView
 
 MAX_IDS_SHOWN = 100
 

@@ -14,7 +14,8 @@ from hippovault_gateway.cli.options import CLIENT_DEFAULTS, ClientOptions
 from hippovault_gateway.cli.output import show_json, show_line, show_table
 from hippovault_gateway.documents import parse
 from hippovault_gateway.entity_arguments import ScanArguments
-from hippovault_gateway.views import ListView, MemoryView
+from hippovault_gateway.entity_views import ScanView
+from hippovault_gateway.views import MemoryView
 
 PREVIEW_CHARACTERS = 300
 """Of a content in a table."""
@@ -73,7 +74,7 @@ def list_memories(
     inputs.check_unicode(values)
     request = parse(ScanArguments, values).request()
     with connect(options) as client:
-        view = ListView.of(client.call(client.stub.ListMemories, request))
+        view = ScanView.of(client.call(client.stub.ListMemories, request))
     if options.json:
         show_json(view.model_dump())
         return

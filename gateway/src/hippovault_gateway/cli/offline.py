@@ -13,6 +13,7 @@ from hippovault_chassis.default_home import HOME_VARIABLE
 from hippovault_chassis.errors import ServiceError
 from hippovault_chassis.locks import holder
 from hippovault_gateway.cli.options import DEFAULTS, Options
+from hippovault_gateway.cli.output import show_json
 from hippovault_gateway.local.state import lock_path
 
 
@@ -29,40 +30,38 @@ def restore(file: Path, /, *, options: Options = DEFAULTS) -> int:
     return _run("restore", options, str(file))
 
 
-def encrypt(file: Path | None = None, /, *, options: Options = DEFAULTS) -> int:
-    """Encrypts a store as its settings say.
+def encrypt(*, options: Options = DEFAULTS) -> int:
+    """Encrypts the store as the storage service's settings say.
 
     Args:
-        file: A store that lies elsewhere.
         options: Which memory, and how to answer.
 
     Returns:
         0 when it is done.
     """
-    return _run("encrypt", options, *([str(file)] if file else []))
+    return _run("encrypt", options)
 
 
-def decrypt(file: Path | None = None, /, *, options: Options = DEFAULTS) -> int:
-    """Makes an encrypted store readable by everybody who can read its file.
+def decrypt(*, options: Options = DEFAULTS) -> int:
+    """Makes an encrypted store one that is not.
 
     Args:
-        file: A store that lies elsewhere.
         options: Which memory, and how to answer.
 
     Returns:
         0 when it is done.
     """
-    return _run("decrypt", options, *([str(file)] if file else []))
+    return _run("decrypt", options)
 
 
 def _run(name: str, options: Options, *arguments: str) -> int:
-    """Runs a module of the storage package, with this process's streams.
+    """Runs a module of the storage package; people see its streams as they are.
 
     Returns:
         Its exit code.
 
     Raises:
-        ServiceError: The memory runs.
+        ServiceError: The memory runs; or the module failed, and a program asks.
     """
     home = options.layout
     pid = holder(lock_path(home))
@@ -71,5 +70,17 @@ def _run(name: str, options: Options, *arguments: str) -> int:
         raise ServiceError(grpc.StatusCode.FAILED_PRECONDITION, "RUNNING", message)
     command = [sys.executable, "-m", f"hippovault_storage.{name}", *arguments]
     environment = {**os.environ, HOME_VARIABLE: str(home.root)}
-    ended = subprocess.run(command, env=environment, check=False)  # noqa: S603  # Our own program.
-    return 1 if ended.returncode < 0 else ended.returncode
+    ended = subprocess.run(  # noqa: S603  # Our own program.
+        command, env=environment, capture_output=options.json, text=True, check=False
+    )
+    if options.json:
+        if ended.returncode:
+            raise _failed(name, ended.stderr)
+        show_json({"messages": ended.stdout.splitlines()})
+    return 1 if ended.returncode else 0
+
+
+def _failed(name: str, told: str) -> ServiceError:
+    """Returns what the module told last, after what it may have logged."""
+    problem = (told.splitlines() or [""])[-1].removeprefix("hippovault-storage: ")
+    return ServiceError(grpc.StatusCode.FAILED_PRECONDITION, f"{name.upper()}_FAILED", problem)
