@@ -19,6 +19,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from hippovault.memory.v1 import memory_pb2
 from hippovault.storage.v1 import storage_pb2 as pb
+from hippovault.storage.v1.maintenance_pb2_grpc import MaintenanceServiceStub
 from hippovault.storage.v1.storage_pb2_grpc import StorageServiceStub
 from hippovault_chassis.errors import ServiceError
 from hippovault_storage.servicer import StorageServicer
@@ -179,6 +180,13 @@ def connected(process: Process) -> Iterator[StorageServiceStub]:
     """A client of the process, without retries."""
     with grpc.insecure_channel(process.status) as channel:
         yield StorageServiceStub(channel)
+
+
+@contextmanager
+def maintaining(process: Process) -> Iterator[MaintenanceServiceStub]:
+    """A client of the process that does with the store as a whole what its keeper does, without retries."""
+    with grpc.insecure_channel(process.status) as channel:
+        yield MaintenanceServiceStub(channel)
 
 
 @contextmanager

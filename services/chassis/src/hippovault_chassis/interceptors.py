@@ -108,7 +108,9 @@ def _stream(behaviour: Behaviour, method: Method) -> Behaviour:
 
 @contextlib.contextmanager
 def _mapping(method: Method, context: grpc.ServicerContext) -> Iterator[None]:
-    deadline.start(context.time_remaining(), stream=method.streams)
+    gone = deadline.start(context.time_remaining(), stream=method.streams)
+    if not context.add_callback(gone):  # It has gone already.
+        gone()
     try:
         yield
     except Exception as error:  # The one place where all of them end.

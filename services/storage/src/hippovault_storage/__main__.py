@@ -9,8 +9,6 @@ from hippovault_storage import capacity, maintenance, servicer
 from hippovault_storage.settings import StorageSettings
 from hippovault_storage.sqlite.engine import SqliteEngine
 
-DATABASE = "memories.db"
-
 
 def main() -> None:
     """Serves until the process is asked to stop."""
@@ -19,8 +17,7 @@ def main() -> None:
 
 def serve(settings: StorageSettings) -> None:
     """Serves with these settings until the process is asked to stop."""
-    path = settings.layout.data / DATABASE
-    with SqliteEngine.open(path, settings.dimensions, settings.read_connections) as engine:
+    with SqliteEngine.open(settings.database, settings.dimensions, settings.read_connections) as engine:
         services = [
             serving.Service(servicer.NAME, servicer.StorageServicer(engine), add_StorageServiceServicer_to_server),
             serving.Service(

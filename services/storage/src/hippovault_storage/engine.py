@@ -53,3 +53,6 @@ class Engine(Protocol):
 
     def verify(self) -> Iterator[maintenance_pb2.VerifyResponse]:
         """Looks the whole store over and changes nothing; yields what each check found."""
+
+    def backup(self) -> Iterator[maintenance_pb2.BackupResponse]:
+        """Copies the store as it is at one moment, and yields a header, the copy's bytes and a trailer."""

@@ -20,3 +20,7 @@ class MaintenanceServicer(MaintenanceServiceServicer):
     def Verify(self, request: pb.VerifyRequest, context: object) -> Iterator[pb.VerifyResponse]:
         """See maintenance.proto."""
         return self._engine.verify()
+
+    def Backup(self, request: pb.BackupRequest, context: object) -> Iterator[pb.BackupResponse]:
+        """See maintenance.proto."""
+        return self._engine.backup()

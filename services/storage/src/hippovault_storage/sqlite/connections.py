@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import secrets
 from pathlib import Path
 
 import apsw
 import grpc
 import sqlite_vec
 
+from hippovault_chassis import deadline
 from hippovault_chassis.errors import ServiceError
 from hippovault_storage.sqlite import query
 from hippovault_storage.vault import PLAIN, Vault
@@ -22,6 +24,8 @@ READER_CACHE_KIB = 32_768
 ENCRYPTED_READER_CACHE_KIB = 65_536
 READER_MMAP_BYTES = 2 * 1024**3
 """What of the file readers map into memory instead of copying it: a dense search takes a quarter less time."""
+STEPS_BETWEEN_LOOKS = 100_000
+"""Of SQLite's virtual machine, some milliseconds, after which a reader looks whether anybody waits for it still."""
 MAX_WAL_BYTES = 64 * 1024 * 1024
 
 
@@ -53,6 +57,15 @@ def connect_reader(path: Path, vault: Vault = PLAIN) -> Connection:
     # An encrypted file cannot be mapped, and its pages cost more to bring into the cache.
     cache, mapped = (ENCRYPTED_READER_CACHE_KIB, 0) if vault.file_key else (READER_CACHE_KIB, READER_MMAP_BYTES)
     query.rows(connection, f"PRAGMA query_only = ON; PRAGMA cache_size = -{cache}; PRAGMA mmap_size = {mapped}")
+    connection.set_progress_handler(deadline.is_over, STEPS_BETWEEN_LOOKS)
+    return connection
+
+
+def connect_copy(path: Path, vault: Vault = PLAIN) -> Connection:
+    """Opens a file that becomes a copy of another one; nobody needs it after a power failure."""
+    connection = connect(path, vault)
+    connection.execute("PRAGMA synchronous = OFF")
+    connection.set_progress_handler(deadline.is_over, STEPS_BETWEEN_LOOKS)
     return connection
 
 
@@ -64,6 +77,8 @@ def prepare_writer(connection: Connection, path: Path) -> None:
     """
     connection.transaction_mode = "IMMEDIATE"  # What reads before it writes must not be overtaken in between.
     connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
+    if not connection.pragma("application_id"):
+        give_number(connection)
     mode = query.value(connection, "PRAGMA journal_mode = WAL")
     if mode != "wal":
         raise ServiceError(
@@ -76,3 +91,8 @@ def prepare_writer(connection: Connection, path: Path) -> None:
         f"PRAGMA synchronous = FULL; PRAGMA cache_size = -{WRITER_CACHE_KIB}; PRAGMA secure_delete = FAST; "
         f"PRAGMA journal_size_limit = {MAX_WAL_BYTES}",
     )  # What follows a pragma that answers runs only once its answer is fetched.
+
+
+def give_number(connection: apsw.Connection) -> None:
+    """Gives the file a number that no other has, see `pairing`."""
+    connection.pragma("application_id", 1 + secrets.randbelow(2**31 - 1))

@@ -5,28 +5,35 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import IO, Self
+from typing import Self
 
 import apsw
-import grpc
 import structlog
 
 from hippovault.storage.v1 import maintenance_pb2
 from hippovault.storage.v1 import storage_pb2 as pb
-from hippovault_chassis import locks
-from hippovault_chassis.errors import ServiceError
-from hippovault_storage.sqlite import adoption, identity, query, reads, schema, search, verify, writes
+from hippovault_storage.sqlite import (
+    adoption,
+    backup,
+    files,
+    identity,
+    pairing,
+    query,
+    reads,
+    schema,
+    search,
+    verify,
+    writes,
+)
 from hippovault_storage.sqlite.connections import Connection, connect, connect_reader, prepare_writer
-from hippovault_storage.sqlite.faults import told, told_at_open
+from hippovault_storage.sqlite.faults import told_at_open, told_in_use
+from hippovault_storage.sqlite.ownership import own
 from hippovault_storage.sqlite.readers import Readers
 from hippovault_storage.sqlite.writer import Writer
 
 log = structlog.get_logger()
 
-FILE_MODE = 0o600
 MAX_LOGGED_IDS = 100
-PATIENCE_SECONDS = 2.0
-"""How long a predecessor that is on its way out is waited for; a supervisor waits for it by itself."""
 
 
 class SqliteEngine:
@@ -53,7 +60,7 @@ class SqliteEngine:
                 where it cannot have a write-ahead log; the file is as it was.
         """
         with ExitStack() as cleanup:
-            cleanup.enter_context(_owned(path))
+            cleanup.enter_context(own(path))
             schema.check_file(path)
             with told_at_open(path):
                 writer = Writer(_open_writer(path, dimensions), path)
@@ -126,31 +133,26 @@ class SqliteEngine:
 
     def verify(self) -> Iterator[maintenance_pb2.VerifyResponse]:
         """Looks the whole store over and changes nothing; yields what each check found."""
-        with told(self._path), closing(connect_reader(self._path)) as connection:
+        with told_in_use(self._path), closing(connect_reader(self._path)) as connection:
             yield from verify.checks(connection)
 
-
-def _owned(path: Path) -> IO[str]:
-    """Returns the lock beside the file, which lets one process in.
-
-    Raises:
-        ServiceError: Another process holds it; the message tells its id.
-    """
-    try:
-        return locks.lock_file(path.with_suffix(".lock"), f"{path} is open", PATIENCE_SECONDS)
-    except locks.LockHeldError as error:
-        raise ServiceError(grpc.StatusCode.FAILED_PRECONDITION, "ALREADY_RUNNING", str(error)) from None
+    def backup(self) -> Iterator[maintenance_pb2.BackupResponse]:
+        """Copies the store as it is at one moment, and yields a header, the copy's bytes and a trailer."""
+        with told_in_use(self._path):
+            yield from backup.parts(self._path)
 
 
 def _open_writer(path: Path, dimensions: int) -> Connection:
     """Returns a connection to the file, checked, migrated and adopted; closes it when any of that fails."""
-    left_log = path.with_name(f"{path.name}-wal").exists()
+    left_log = files.beside(path, files.LOG).exists()
     connection = connect(path)
     try:
         # A refused file stays as it was: closing must not move what a crash left in its log.
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, int(left_log))
+        if left_log:
+            pairing.check(connection, path)
         schema.check(connection, path, dimensions)
-        path.chmod(FILE_MODE)
+        path.chmod(files.MODE)
         prepare_writer(connection, path)
         schema.migrate(connection, dimensions)
         adopted = adoption.adopt(connection)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,14 +11,19 @@ from pathlib import Path
 import apsw
 import grpc
 
+from hippovault_chassis import deadline
 from hippovault_chassis.errors import ServiceError
+
+REMEDY = "`hippovault verify` tells what is wrong, `hippovault restore` puts a backup in its place"
+VECTOR_FAILURE = re.compile("chunk|blob|sqlite-vec")
+"""sqlite-vec tells that it cannot read its tables as an error of the statement, in words like these."""
 
 # google.rpc.Code gives a full file system as an example of RESOURCE_EXHAUSTED.
 FAULTS: dict[type[apsw.Error], tuple[grpc.StatusCode, str, str]] = {
     apsw.FullError: (grpc.StatusCode.RESOURCE_EXHAUSTED, "DISK_FULL", "cannot grow: the disk is full"),
     apsw.ReadOnlyError: (grpc.StatusCode.FAILED_PRECONDITION, "READ_ONLY", "cannot be written"),
     apsw.PermissionsError: (grpc.StatusCode.FAILED_PRECONDITION, "PERMISSION", "cannot be accessed"),
-    apsw.CorruptError: (grpc.StatusCode.DATA_LOSS, "CORRUPT", "is damaged"),
+    apsw.CorruptError: (grpc.StatusCode.DATA_LOSS, "CORRUPT", f"is damaged; {REMEDY}"),
     apsw.NotADBError: (grpc.StatusCode.DATA_LOSS, "NOT_A_DATABASE", "is not a readable SQLite database"),
     apsw.BusyError: (grpc.StatusCode.UNAVAILABLE, "LOCKED", "is locked by another program"),
     apsw.LockedError: (grpc.StatusCode.UNAVAILABLE, "LOCKED", "is locked by another program"),
@@ -36,6 +43,22 @@ def told(path: Path) -> Iterator[None]:
 
 
 @contextmanager
+def told_in_use(path: Path) -> Iterator[None]:
+    """As `told`, and of what was whole when the store was opened."""
+    try:
+        with told(path):
+            yield
+    except apsw.Error as error:
+        if deadline.is_over():  # The reading was stopped; sqlite-vec makes an error of its own of that.
+            raise late() from error
+        if not VECTOR_FAILURE.search(str(error)):
+            raise
+        raise _damaged(path, f"sqlite-vec: {error}") from error
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:  # Neither tells the text.
+        raise _damaged(path, f"a text in it: {error}") from error
+
+
+@contextmanager
 def told_at_open(path: Path) -> Iterator[None]:
     """As `told`, and of tables that are not as this program made them: statements over those fail."""
     try:
@@ -48,10 +71,14 @@ def told_at_open(path: Path) -> Iterator[None]:
 
 
 def late() -> ServiceError:
-    """Returns the failure of a request whose time ended before its turn."""
+    """Returns the failure of a request whose time ended."""
     return ServiceError(
-        grpc.StatusCode.DEADLINE_EXCEEDED, "DEADLINE_EXCEEDED", "the request's time ended while it waited"
+        grpc.StatusCode.DEADLINE_EXCEEDED, "DEADLINE_EXCEEDED", "the request's time ended before its answer"
     )
+
+
+def _damaged(path: Path, problem: str) -> ServiceError:
+    return ServiceError(grpc.StatusCode.DATA_LOSS, "CORRUPT", f"{path} is damaged; {REMEDY} ({problem})")
 
 
 def closed() -> ServiceError:

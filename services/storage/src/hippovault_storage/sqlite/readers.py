@@ -48,7 +48,7 @@ class Readers:
         try:
             connection = self._take()
             try:
-                with faults.told(self._path):
+                with faults.told_in_use(self._path):
                     connection.execute("BEGIN")
                     yield connection
             finally:

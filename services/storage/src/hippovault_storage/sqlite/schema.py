@@ -197,12 +197,27 @@ def check(connection: apsw.Connection, path: Path, dimensions: int) -> None:
             needed = columns[table] or _columns(example, table)
             _check_columns(path, table, _columns(connection, table), needed - ADDED)
     if not file_version:  # Once in a file's life: it reads the whole file.
-        _check_pages(connection, path)
+        check_pages(connection, path)
     made_by = query.value(connection, "SELECT sql FROM sqlite_schema WHERE name = 'memory_embeddings'")
     if made_by:
         _check_vectors(path, str(made_by), dimensions)
         further = {name.lower() for name in foreign.vector_columns(connection)}
         _check_columns(path, "memories", _columns(connection, "memories"), further)
+
+
+def check_pages(connection: apsw.Connection, path: Path) -> None:
+    """Looks at every page of an open file.
+
+    Raises:
+        ServiceError: DATA_LOSS when they do not make a database.
+    """
+    problems = query.column(connection, "PRAGMA quick_check")
+    # Whether another program's word index agrees with its text is no concern of ours.
+    problem = next((text for text in problems if text != "ok" and "inverted index" not in text), None)
+    if problem:
+        raise ServiceError(
+            grpc.StatusCode.DATA_LOSS, "CORRUPT", f"{path} is damaged (SQLite: {' '.join(problem.split())})"
+        )
 
 
 def migrate(connection: apsw.Connection, dimensions: int, target: int = SCHEMA_VERSION) -> None:
@@ -268,16 +283,6 @@ def _article(kind: str) -> str:
 def _check_columns(path: Path, table: str, found: set[str], needed: set[str]) -> None:
     if found and not found >= needed:
         raise _refused("UNKNOWN_SCHEMA", f"{path}: the table {table} lacks {', '.join(sorted(needed - found))}")
-
-
-def _check_pages(connection: apsw.Connection, path: Path) -> None:
-    problems = query.column(connection, "PRAGMA quick_check")
-    # Whether another program's word index agrees with its text is no concern of ours.
-    problem = next((text for text in problems if text != "ok" and "inverted index" not in text), None)
-    if problem:
-        raise ServiceError(
-            grpc.StatusCode.DATA_LOSS, "CORRUPT", f"{path} is damaged (SQLite: {' '.join(problem.split())})"
-        )
 
 
 def _check_version(path: Path, found: int) -> None:

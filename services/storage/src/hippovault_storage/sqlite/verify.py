@@ -18,8 +18,13 @@ def checks(connection: apsw.Connection) -> Iterator[pb.VerifyResponse]:
     yield _integrity(connection)
 
 
+def damages(connection: apsw.Connection) -> list[str]:
+    """Returns what SQLite finds wrong with pages, indexes, constraints and the word index, a line each."""
+    return [line for line in query.column(connection, "PRAGMA integrity_check") if line != "ok"]
+
+
 def _integrity(connection: apsw.Connection) -> pb.VerifyResponse:
     """Has SQLite look at every page, index and constraint, and at the word index, which reads its own tables."""
-    found = [line for line in query.column(connection, "PRAGMA integrity_check") if line != "ok"]
+    found = damages(connection)
     pages = query.value(connection, "PRAGMA page_count")
     return pb.VerifyResponse(check="integrity", checked=pages, wrong=len(found), problems=found[:MAX_PROBLEMS])

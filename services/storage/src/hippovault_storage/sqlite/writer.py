@@ -58,7 +58,7 @@ class Writer:
         """
         time_left = deadline.remaining()
         result = self.submit(work)
-        with faults.told(self._path):
+        with faults.told_in_use(self._path):
             try:
                 return result.result(time_left)
             except TimeoutError:

@@ -1,0 +1,42 @@
+"""The files that belong to a database, and lie beside it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+MODE = 0o600
+LOG, INDEX, JOURNAL = "-wal", "-shm", "-journal"
+
+
+def beside(path: Path, ending: str) -> Path:
+    """Returns the file whose name is the database's with this ending."""
+    return path.with_name(path.name + ending)
+
+
+def keys(path: Path) -> Path:
+    """Returns the file of wrapped keys, there where the store is encrypted."""
+    return path.with_suffix(".keys")
+
+
+def read_keys(path: Path) -> bytes:
+    """Returns what is in the file of wrapped keys; b"" where there is none."""
+    try:
+        return keys(path).read_bytes()
+    except FileNotFoundError:
+        return b""
+
+
+def remove(path: Path) -> None:
+    """Removes a database and what SQLite put beside it."""
+    for ending in ("", LOG, INDEX, JOURNAL):
+        beside(path, ending).unlink(missing_ok=True)
+
+
+def sync(path: Path) -> None:
+    """Has a file, or the names in a directory, on disk when it returns."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

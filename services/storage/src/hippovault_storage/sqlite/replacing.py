@@ -1,0 +1,66 @@
+"""Another file in the database's place, whole before and after, whenever the process is killed.
+
+The new file and its keys come to lie beside the database under names of their own. Once the first bears the name of one
+that is ready, the change is decided, and whoever next takes the lock carries it out: the former files go aside
+(`.arriving-`), then the new ones take their place (`.arrived-`). Each step may be repeated.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hippovault_storage.sqlite import files
+
+COPYING, ARRIVING, ARRIVED, REPLACED = ".copying-", ".arriving-", ".arrived-", ".replaced-"
+KEYS = ".keys"
+
+
+def replace(path: Path, copy: Path, mark: str) -> None:
+    """Puts the copy in the database's place, and keeps what is there.
+
+    Args:
+        path: The database; may be absent.
+        copy: A database that is on disk in the same directory; its keys, if any, beside it with the ending KEYS.
+        mark: Ends the names of what is kept, which are of nothing else.
+    """
+    arriving = files.beside(path, ARRIVING + mark)
+    keys = files.beside(copy, KEYS)
+    if keys.exists():
+        keys.rename(files.beside(path, ARRIVED + mark + KEYS))
+    copy.rename(arriving)
+    files.sync(path.parent)
+    finish(path)
+
+
+def finish(path: Path) -> None:
+    """Carries out what was decided, and removes what was not."""
+    for arriving in path.parent.glob(f"{path.name}{ARRIVING}*"):
+        mark = arriving.name.removeprefix(path.name + ARRIVING)
+        _put_aside(path, mark)
+        arriving.rename(files.beside(path, ARRIVED + mark))
+        files.sync(path.parent)
+    for arrived in path.parent.glob(f"{path.name}{ARRIVED}*"):
+        if not arrived.name.endswith(KEYS):
+            _take_place(path, arrived)
+    for undecided in (COPYING, ARRIVED):
+        for left in path.parent.glob(f"{path.name}{undecided}*"):
+            left.unlink()
+
+
+def _put_aside(path: Path, mark: str) -> None:
+    kept = files.beside(path, REPLACED + mark)
+    for ending in (files.LOG, files.JOURNAL, ""):
+        if files.beside(path, ending).exists():
+            files.beside(path, ending).rename(files.beside(kept, ending))
+    if files.keys(path).exists():
+        files.keys(path).rename(files.beside(kept, KEYS))
+    files.beside(path, files.INDEX).unlink(missing_ok=True)
+    files.sync(path.parent)
+
+
+def _take_place(path: Path, arrived: Path) -> None:
+    keys = files.beside(arrived, KEYS)
+    if keys.exists():
+        keys.replace(files.keys(path))
+    arrived.replace(path)
+    files.sync(path.parent)

@@ -1,0 +1,98 @@
+"""A backup checked, and put in the store's place."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from pathlib import Path
+
+import apsw
+import grpc
+
+from hippovault_chassis.errors import ServiceError
+from hippovault_storage import times
+from hippovault_storage.sqlite import connections, faults, files, query, replacing, schema, verify
+from hippovault_storage.sqlite.ownership import own
+
+
+def restore(path: Path, backup: Path, dimensions: int) -> Path | None:
+    """Puts a copy of the backup in the place of the store, which is kept.
+
+    Args:
+        path: The store's database; may be absent or damaged.
+        backup: A database of this program; the file of wrapped keys of an encrypted one beside it, with the ending
+            `.keys`.
+        dimensions: Length of the vectors.
+
+    Returns:
+        What the former database is called now; None when there was none.
+
+    Raises:
+        ServiceError: Another process has the store, or the backup is none; the store is as it was.
+        OSError: A file cannot be read or written, as on a full disk; the store is as it was.
+    """
+    with own(path):
+        return _restore(path, backup, dimensions)
+
+
+def _restore(path: Path, backup: Path, dimensions: int) -> Path | None:
+    _check_file(path, backup)
+    mark = times.timestamp(times.now()).ToDatetime().strftime("%Y%m%dT%H%M%S%fZ")
+    copy = files.beside(path, replacing.COPYING + mark)
+    had_one = path.exists()
+    try:
+        _copy(backup, copy)
+        _check(copy, backup, dimensions)
+        files.sync(copy)
+    except BaseException:
+        files.remove(copy)
+        files.beside(copy, replacing.KEYS).unlink(missing_ok=True)
+        raise
+    replacing.replace(path, copy, mark)
+    return files.beside(path, replacing.REPLACED + mark) if had_one else None
+
+
+def _check_file(path: Path, backup: Path) -> None:
+    if not backup.is_file():
+        raise _refused("NO_BACKUP", f"{backup} is not a file")
+    if path.exists() and backup.samefile(path):
+        raise _refused("NO_BACKUP", f"{backup} is the store itself; name a backup of it")
+    if not backup.stat().st_size:
+        raise _refused("NO_BACKUP", f"{backup} is empty")
+    log = files.beside(backup, files.LOG)
+    if log.exists() and log.stat().st_size:
+        raise _refused("NO_BACKUP", f"{backup} is no backup but a database in use: its last changes are in {log}")
+    schema.check_file(backup)
+
+
+def _copy(backup: Path, copy: Path) -> None:
+    for source, target in ((backup, copy), (_keys(backup), _keys(copy))):
+        if source.exists():
+            target.touch(files.MODE)
+            shutil.copyfile(source, target)
+            files.sync(target)
+
+
+def _check(copy: Path, backup: Path, dimensions: int) -> None:
+    """Looks at the copy, and makes it a file of its own."""
+    with faults.told_at_open(backup), contextlib.closing(connections.connect(copy)) as connection:
+        _check_tables(connection, backup, dimensions)
+        query.rows(connection, "PRAGMA journal_mode = DELETE")
+        connections.give_number(connection)
+
+
+def _check_tables(connection: apsw.Connection, backup: Path, dimensions: int) -> None:
+    problems = verify.damages(connection)
+    if problems:
+        raise ServiceError(grpc.StatusCode.DATA_LOSS, "CORRUPT", f"{backup} is damaged (SQLite: {problems[0]})")
+    if not query.value(connection, "SELECT EXISTS(SELECT 1 FROM sqlite_schema WHERE name = 'memories')"):
+        raise _refused("NO_BACKUP", f"{backup} is a SQLite database, but has no table memories")
+    schema.check(connection, backup, dimensions)
+
+
+def _keys(database: Path) -> Path:
+    return files.beside(database, replacing.KEYS)
+
+
+def _refused(reason: str, message: str) -> ServiceError:
+    return ServiceError(grpc.StatusCode.FAILED_PRECONDITION, reason, message)
