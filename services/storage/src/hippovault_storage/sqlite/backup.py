@@ -52,7 +52,9 @@ def _taken(path: Path, copy: Path, vault: Vault) -> pb.BackupHeader:
         contextlib.closing(connections.connect_copy(copy, vault)) as target,
     ):
         keys = _begin(source, path)
-        header = pb.BackupHeader(keys=keys, taken_at=times.timestamp(times.now()))
+        header = pb.BackupHeader(
+            encryption="" if vault.mode == "off" else vault.mode, keys=keys, taken_at=times.timestamp(times.now())
+        )
         _copy(source, target)
         _check(path, target)
         header.schema_version = target.pragma("user_version")
