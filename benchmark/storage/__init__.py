@@ -1,0 +1,1 @@
+"""Speed and size of the storage service, against a hand-written program over the same tables."""

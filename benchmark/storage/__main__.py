@@ -1,0 +1,64 @@
+"""`python -m benchmark.storage [DATA]`: measures the storage service against plain apsw on the same machine."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, Parameter, validators
+
+from benchmark import report
+from benchmark.storage import corpus, million, searching, writing
+from benchmark.storage.figures import as_json, print_table
+
+MILLION = 1_000_000
+
+app = App(name="python -m benchmark.storage", help=__doc__)
+
+ExistingFile = Annotated[Path, Parameter(validator=validators.Path(exists=True, dir_okay=False))]
+Positive = Annotated[int, Parameter(validator=validators.Number(gte=1))]
+
+
+@app.default
+def main(
+    data: ExistingFile | None = None,
+    *,
+    rows: Positive = 100_000,
+    queries: Positive = 100,
+    writes: Positive = 1_000,
+    with_million: Annotated[bool, Parameter(name="--million")] = False,
+    reports: Path = report.REPORTS,
+) -> None:
+    """Prints measured figure, baseline, ratio and bound, and writes a report.
+
+    Args:
+        data: Gzip JSON lines of texts; synthetic texts and vectors without.
+        rows: Memories in the store that is searched.
+        queries: Searches of each kind; their texts and vectors are not in the store.
+        writes: Writes of each kind.
+        with_million: Whether a store of a million memories, made by varying the rows, is measured too.
+        reports: Where the report and the data's vectors go.
+    """
+    if data is None:
+        print("no DATA: synthetic texts and vectors")
+    source = corpus.load(data, reports) if data else corpus.made(queries + max(rows, writing.PUTS_A_WRITE * writes))
+    asked, written, stored = source[:queries], source[queries:], source[queries : queries + rows]
+    with tempfile.TemporaryDirectory(prefix="hv-") as directory:
+        figures = [
+            *writing.measure(Path(directory), written, writes),
+            *searching.measure(Path(directory) / "searched.db", stored, asked),
+        ]
+    print_table(f"storage, {len(stored):,} memories", figures)
+    at_million = []
+    if with_million:
+        with tempfile.TemporaryDirectory(prefix="hv-") as directory:
+            at_million = million.measure(Path(directory) / "home", stored, asked, MILLION)
+        print_table(f"storage, {MILLION:,} memories: varied texts, perturbed vectors", at_million)
+    name = data.name.partition(".")[0] if data else "synthetic"
+    results = {"memories": len(stored), "figures": [*map(as_json, figures)], "million": [*map(as_json, at_million)]}
+    print(f"report: {report.write(f'storage_{name}', data, results, reports)}")
+
+
+if __name__ == "__main__":
+    app()

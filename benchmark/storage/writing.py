@@ -1,0 +1,106 @@
+"""Writes: one at a time, and sixteen callers."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+
+from benchmark import stack
+from benchmark.storage import workload
+from benchmark.storage.corpus import DIMENSIONS, Corpus
+from benchmark.storage.figures import Bound, Figure, medians, seconds
+from benchmark.storage.program import opened
+from hippovault.storage.v1 import storage_pb2 as pb
+from hippovault_storage.engine import Engine
+from hippovault_storage.sqlite.engine import SqliteEngine
+
+CALLERS = 16
+ROUNDS = 5
+PUTS_A_WRITE = 5
+"""New memories that `measure` takes a write of each kind."""
+SECONDS = 60
+COMMIT_BYTES = 32 * 1024
+"""About what the log gets by one write."""
+
+Puts = Iterator[pb.PutMemoryRequest]
+Put = Callable[[pb.PutMemoryRequest], pb.PutMemoryResponse]
+
+
+def measure(directory: Path, source: Corpus, number: int) -> list[Figure]:
+    """Measures writes into new stores; `number` of each kind."""
+    stored, puts = directory / "written.db", workload.puts(source)
+    with SqliteEngine.open(directory / "raw.db", DIMENSIONS, 1):
+        pass  # It makes the tables.
+    with SqliteEngine.open(stored, DIMENSIONS, 1) as engine:
+        figures = [*_single(engine, stored, directory / "raw.db", puts, number), _in_process(engine, puts, number)]
+    return [*figures, _over_grpc(directory / "home", puts, number)]
+
+
+def _single(engine: Engine, stored: Path, empty: Path, puts: Puts, number: int) -> list[Figure]:
+    """Compares a put with the raw transaction of the rows that it wrote.
+
+    Args:
+        engine: Over the file `stored`.
+        stored: Where the rows are read from, outside of the clock.
+        empty: A file with the same tables, for the raw transaction.
+        puts: At least `number` new memories.
+        number: Of writes.
+    """
+    rounds = []
+    with opened(stored) as reader, opened(empty) as raw, (empty.parent / "plain_file").open("wb", 0) as file:
+        for request in islice(puts, number):
+            answers: list[pb.PutMemoryResponse] = []
+            put = seconds(lambda: answers.append(engine.put_memory(request)))  # noqa: B023  # Called here.
+            rows = reader.read(answers[0].memory.id)
+            rounds.append((put, seconds(lambda: raw.write(rows)), seconds(lambda: _sync(file.fileno()))))  # noqa: B023
+    put, raw_write, sync = (1000 * median for median in medians(rounds))
+    return [
+        Figure("write of one memory, p50", put, "ms", raw_write, Bound(1.5)),
+        Figure(f"fdatasync of {COMMIT_BYTES // 1024} KiB on this disk, p50", sync, "ms"),
+    ]
+
+
+def _in_process(engine: Engine, puts: Puts, number: int) -> Figure:
+    """Compares the throughput of callers inside the process; `number` writes a round."""
+    return _callers(f"{CALLERS} callers in the process", engine.put_memory, puts, number)
+
+
+def _over_grpc(home: Path, puts: Puts, number: int) -> Figure:
+    """Compares the throughput of callers of a storage process."""
+    with stack.storage(home) as process:
+        return _callers(
+            f"{CALLERS} callers over gRPC", lambda put: process.stub.PutMemory(put, timeout=SECONDS), puts, number
+        )
+
+
+def _callers(name: str, put: Put, puts: Puts, number: int) -> Figure:
+    each = -(-number // ROUNDS)
+    rounds = [(_throughput(put, puts, each, CALLERS), _throughput(put, puts, each, 1)) for _ in range(ROUNDS)]
+    many, one = medians(rounds)
+    return Figure(name, many, "/s", one, Bound(3, at_least=True))
+
+
+def _throughput(put: Put, puts: Puts, number: int, callers: int) -> float:
+    parts = [list(islice(puts, number // callers)) for _ in range(callers)]
+    threads = [threading.Thread(target=_put_all, args=(put, part)) for part in parts]
+
+    def run() -> None:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    return sum(map(len, parts)) / seconds(run)
+
+
+def _put_all(put: Put, requests: Iterable[pb.PutMemoryRequest]) -> None:
+    for request in requests:
+        put(request)
+
+
+def _sync(file: int) -> None:
+    os.write(file, bytes(COMMIT_BYTES))
+    os.fdatasync(file)
