@@ -20,6 +20,9 @@ from hippovault_storage.sqlite.connections import Connection
 
 ResultT = TypeVar("ResultT")
 
+CHECKPOINT_PAGES = 4_000
+"""Pages that the log takes on before they are moved into the file; hot ones are in it many times and move once."""
+
 
 @dataclass(frozen=True)
 class _Write:
@@ -34,6 +37,8 @@ class Writer:
     written anything leaves the others be; if one fails later, all are undone and run again, each in a transaction of
     its own. Savepoints would do too, but each makes FTS5 write out a segment of its index.
 
+    The log is moved into the file between groups, when nobody waits for what was just committed.
+
     Args:
         connection: Used by this writer's thread alone from now on.
         path: Its file, for errors.
@@ -46,6 +51,8 @@ class Writer:
         self._queue: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
         self._open = True
         self._last = threading.Lock()
+        self._log_pages = self._moved_pages = 0
+        connection.set_wal_hook(self._note_log)
         self._thread = threading.Thread(target=self._run, name="writer")
         self._thread.start()
 
@@ -97,6 +104,7 @@ class Writer:
                 group.append(self._queue.get())
             ended = None in group
             self._commit([write for write in group if write and write.result.set_running_or_notify_cancel()])
+            self._checkpoint()
 
     def _commit(self, group: list[_Write]) -> None:
         try:
@@ -126,6 +134,19 @@ class Writer:
             if self._connection.total_changes() != before or not self._connection.in_transaction:
                 raise
             return None, error
+
+    def _note_log(self, connection: apsw.Connection, name: str, pages: int) -> int:  # noqa: ARG002  # SQLite gives them.
+        """Takes note of the log's length; in place of SQLite's own hook, which would move the log inside a commit."""
+        if pages < self._log_pages:  # It began anew.
+            self._moved_pages = 0
+        self._log_pages = pages
+        return apsw.SQLITE_OK
+
+    def _checkpoint(self) -> None:
+        if self._log_pages - self._moved_pages >= CHECKPOINT_PAGES:
+            self._moved_pages = self._log_pages
+            with contextlib.suppress(apsw.Error):  # What is committed is on disk in the log; a later one tries again.
+                self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
     def _roll_back(self) -> None:
         if self._connection.in_transaction:
