@@ -13,6 +13,7 @@ from typing import Any
 
 import grpc
 import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from hippovault.memory.v1 import memory_pb2
 from hippovault.storage.v1 import storage_pb2 as pb
@@ -118,6 +119,33 @@ def test_times_keep_their_microseconds(store: Store, seconds: float) -> None:
 
 
 # -------------------------------------------------------------------------------------------------------- identity
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"created_at": Timestamp(seconds=1, nanos=1_999)},
+        {"created_at": Timestamp(seconds=-62_135_596_800, nanos=123_456_000)},
+        {"created_at": Timestamp(seconds=253_402_300_798, nanos=123_456_789)},
+        {"surprise": memory_pb2.Surprise(score=0.1)},
+        {
+            "surprise": SURPRISE,
+            "metadata": '{"a": 1}',
+            "importance": 0.0,
+            "tags": ["a", "b c"],
+            "hints": ["why", "how"],
+        },
+        {"category": "c", "key": "k", "memory_type": "t", "status": "s"},
+    ],
+)
+def test_what_a_put_returns_is_what_a_get_returns(store: Store, fields: dict[str, Any]) -> None:
+    for content, tags in (("one", []), ("one", ["new"]), ("two", [])):
+        put = store.add(content, **{**fields, "tags": [*fields.get("tags", []), *tags]})
+        assert store.get_id(put.id) == put
+    store.delete_id(put.id)
+    revived = store.add("two", **fields)
+    assert store.get_id(put.id) == revived
 
 
 def test_the_same_content_is_the_same_memory(store: Store) -> None:

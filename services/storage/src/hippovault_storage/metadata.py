@@ -106,8 +106,11 @@ STRICT = json.JSONDecoder(parse_float=_finite, parse_constant=_finite)
 """Takes no NaN, and no number that would become infinite: neither can be told as JSON."""
 
 
+COMPACT = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
 def _dump(members: dict[str, Any]) -> str:
-    text = json.dumps(members, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = COMPACT.encode(members)
     try:
         text.encode()
     except UnicodeEncodeError:  # An escaped lone surrogate, which can be kept as an escape only.

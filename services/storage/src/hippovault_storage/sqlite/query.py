@@ -26,4 +26,5 @@ def column(connection: apsw.Connection, sql: str, values: apsw.Bindings = ()) ->
 
 def value(connection: apsw.Connection, sql: str, values: apsw.Bindings = ()) -> Any:
     """Returns the only column of the only row; None when there is no row."""
-    return next(iter(column(connection, sql, values)), None)
+    found = rows(connection, sql, values)
+    return found[0][0] if found else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 from hippovault.memory.v1 import memory_pb2
@@ -76,6 +76,16 @@ def memory(vault: Vault, row: tuple[Any, ...]) -> Memory:
     return result
 
 
+def as_read(memory: Memory) -> Memory:
+    """Brings a memory that was just written to the form in which a read returns it, without reading it."""
+    memory.content_hash = identity.content_hash(memory.content)
+    for moment in (memory.created_at, memory.updated_at):
+        times.fill(moment, times.seconds(moment))
+    if memory.HasField("surprise"):
+        memory.surprise.components.SetInParent()
+    return memory
+
+
 def one(connection: Connection, memory_id: int) -> Memory:
     """Returns the memory of an id that is known to exist."""
     return memory(connection.vault, query.rows(connection, f"{SELECT} WHERE h.memory_id = ?", (memory_id,))[0])
@@ -139,7 +149,9 @@ def sealed(vault: Vault, memory: Memory, columns: Columns) -> SealedColumns:
 
 def has_vector(connection: Connection, memory_id: int) -> bool:
     """Tells whether the dense arm can find the memory; another program may have written it without a vector."""
-    return bool(query.value(connection, "SELECT EXISTS(SELECT 1 FROM memory_embeddings WHERE rowid = ?)", (memory_id,)))
+    # vec0 keeps its row ids in this table; vec0 itself reads the vector too.
+    there = "SELECT EXISTS(SELECT 1 FROM memory_embeddings_rowids WHERE rowid = ?)"
+    return bool(query.value(connection, there, (memory_id,)))
 
 
 def as_json(ids: Iterable[int]) -> str:
@@ -157,6 +169,11 @@ def split_tags(tags: str | None) -> list[str]:
 def join_tags(tags: Iterable[str]) -> str | None:
     """Returns the column for tags, which have no comma; NULL for none, as other programs write it."""
     return ",".join(tags) or None
+
+
+def join_hints(hints: Sequence[str]) -> str:
+    """Returns our column for hints."""
+    return json.dumps(list(hints), ensure_ascii=False) if hints else NO_HINTS
 
 
 def read_hints(vault: Vault, where: Place, hints: Value) -> Iterable[str]:

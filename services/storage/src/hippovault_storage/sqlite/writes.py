@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import functools
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 
@@ -50,7 +50,7 @@ def put(connection: Connection, request: pb.PutMemoryRequest) -> pb.PutMemoryRes
         _write(connection, memory, stored)
     if request.vectors and not (existed and embedded):
         _write_vector(connection, memory.id, request.vectors)
-    return pb.PutMemoryResponse(memory=records.one(connection, memory.id), outcome=outcome)
+    return pb.PutMemoryResponse(memory=records.as_read(memory), outcome=outcome)
 
 
 def delete(connection: Connection, request: pb.DeleteMemoryRequest) -> pb.DeleteMemoryResponse:
@@ -103,7 +103,7 @@ def _write(connection: Connection, memory: Memory, stored: Memory | None) -> Non
     else:
         resealed = vault.seals and records.place(stored) != records.place(memory)
         changes = _differing(_row(stored), _row(memory), resealed=resealed)
-        if identity.row_hashes(stored) != identity.row_hashes(memory):
+        if [*identity.row_hashes(stored)] != [*identity.row_hashes(memory)]:
             changes["content_hash"] = _row_hash(connection, memory)
         with foreign.changing_content(connection, memory.id) if "content" in changes else nullcontext():
             _update(connection, "memories", "id", memory.id, records.sealed(vault, memory, changes))
@@ -137,7 +137,7 @@ def _side_row(memory: Memory) -> Columns:
         "namespace": memory.namespace,
         "category": memory.category,
         "key": memory.key,
-        "hints": json.dumps(list(memory.hints), ensure_ascii=False),
+        "hints": records.join_hints(memory.hints),
         "importance": memory.importance if memory.HasField("importance") else None,
         **records.derived(memory),
         "version": memory.version,
@@ -175,8 +175,12 @@ def _next_id(connection: Connection) -> int:
 
 
 def _insert(connection: Connection, table: str, values: SealedColumns) -> None:
-    marks = ", ".join(f":{name}" for name in values)
-    connection.execute(f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks})", values)
+    connection.execute(_insertion(table, *values), tuple(values.values()))
+
+
+@functools.cache
+def _insertion(table: str, *columns: str) -> str:
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
 
 
 def _update(connection: Connection, table: str, key: str, memory_id: int, changes: SealedColumns) -> None:
@@ -187,8 +191,9 @@ def _update(connection: Connection, table: str, key: str, memory_id: int, change
 
 def _write_vector(connection: Connection, memory_id: int, vector: bytes) -> None:
     """Writes what the dense arm looks at. vec0 knows no REPLACE."""
-    connection.execute("UPDATE memory_embeddings SET content_embedding = ? WHERE rowid = ?", (vector, memory_id))
-    if not connection.changes():
+    if records.has_vector(connection, memory_id):
+        connection.execute("UPDATE memory_embeddings SET content_embedding = ? WHERE rowid = ?", (vector, memory_id))
+    else:
         columns = "".join(f', "{name}"' for name in foreign.vector_columns(connection))
         connection.execute(
             f"INSERT INTO memory_embeddings (rowid, content_embedding{columns}) "
@@ -199,6 +204,8 @@ def _write_vector(connection: Connection, memory_id: int, vector: bytes) -> None
 
 def _row_hash(connection: Connection, memory: Memory) -> str:
     taken_by_another = "SELECT EXISTS(SELECT 1 FROM memories WHERE content_hash = ? AND id <> ?)"
-    hashes, digest = identity.row_hashes(memory), connection.vault.digest
-    free = (one for one in hashes if not query.value(connection, taken_by_another, (digest(one), memory.id)))
-    return next(free, hashes[-1])
+    digest, row_hash = connection.vault.digest, ""
+    for row_hash in identity.row_hashes(memory):
+        if not query.value(connection, taken_by_another, (digest(row_hash), memory.id)):
+            break
+    return row_hash
