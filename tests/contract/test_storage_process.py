@@ -144,7 +144,7 @@ def test_a_restart_keeps_everything(home: Path) -> None:
         assert store.get_id(kept.id) == kept
         assert store.listed() == store.matching("yak") == store.nearest(vector(1)) == ["zebra"]
         assert store.listed(tags_any=["a"]) == ["zebra"]
-        assert store.compare(vector(1)) == pytest.approx([0.5])
+        assert store.compare(vector(1)) == pytest.approx([0.5], abs=3e-4)
         assert store.put("gone").outcome == REVIVED
 
 
@@ -372,7 +372,7 @@ def test_memories_of_another_program_are_adopted(home: Path, foreign: apsw.Conne
         assert stub.GetStats(pb.GetStatsRequest()).deleted_memories == 1
         assert store.put("dead zebra").outcome == REVIVED
         assert store.put("odd zebra", near(0.25)).outcome == EXISTED
-        assert sum(abs(cosine - 0.25) < 1e-6 for cosine in store.compare(vector(1), newest=1000)) == 1
+        assert sum(abs(cosine - 0.25) < 3e-4 for cosine in store.compare(vector(1), newest=1000)) == 1
 
 
 UNREADABLE = {
@@ -408,7 +408,7 @@ def test_rows_that_cannot_be_memories_are_left_alone_until_they_can(home: Path, 
         expected = ["first zebra", "metadata zebra", "last zebra"]
         assert store.nearest(vector(1)) == expected
         assert set(store.matching("zebra")) == set(expected)
-        assert store.compare(vector(1)) == pytest.approx([0.3, 0.4, 0.5], abs=1e-6)
+        assert store.compare(vector(1)) == pytest.approx([0.3, 0.4, 0.5], abs=3e-4)
         assert store.get_id(bytes_of_metadata).metadata == ""
         assert not store.get_id(last).HasField("surprise")
         assert stub.GetStats(pb.GetStatsRequest()).live_memories == 3
@@ -555,5 +555,5 @@ def test_more_neighbours_than_vec0_allows(home: Path, foreign: apsw.Connection) 
             assert len(found) == min(k, MORE_THAN_VEC0_ALLOWS)
             assert sorted(arm.rank for arm in found.values()) == list(range(1, len(found) + 1))
             for content, arm in found.items():
-                assert arm.score == pytest.approx(cosines[content], abs=1e-5)
-            assert min(arm.score for arm in found.values()) == pytest.approx(cosines[best[len(found) - 1]], abs=1e-5)
+                assert arm.score == pytest.approx(cosines[content], abs=3e-4)
+            assert min(arm.score for arm in found.values()) == pytest.approx(cosines[best[len(found) - 1]], abs=3e-4)

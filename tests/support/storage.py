@@ -71,11 +71,18 @@ class Store:
     stub: StorageServiceStub
     namespace: str = field(default_factory=lambda: uuid.uuid4().hex)
 
-    def put(self, content: str, embedded: bytes | None = None, **fields: Any) -> pb.PutMemoryResponse:
+    def put(
+        self,
+        content: str,
+        embedded: bytes | None = None,
+        token_codes: pb.TokenCodes | None = None,
+        **fields: Any,
+    ) -> pb.PutMemoryResponse:
         """Puts a memory, with vector(1) where none is given."""
         memory = Memory(**{"namespace": self.namespace, "content": content, **fields})
         embedded = vector(1) if embedded is None else embedded
-        request = pb.PutMemoryRequest(memory=memory, vectors=embedded, model_revision="model-1" if embedded else "")
+        model = "model-1" if embedded else ""
+        request = pb.PutMemoryRequest(memory=memory, vectors=embedded, model_revision=model, token_codes=token_codes)
         return self.stub.PutMemory(request, timeout=SECONDS)
 
     def add(self, content: str, embedded: bytes | None = None, **fields: Any) -> Memory:

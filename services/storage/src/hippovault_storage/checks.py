@@ -5,9 +5,7 @@ All raise ServiceError INVALID_ARGUMENT naming the field, the limit and the valu
 
 from __future__ import annotations
 
-import math
-import sys
-from array import array
+import numpy as np
 
 from hippovault.memory.v1 import memory_pb2
 from hippovault.storage.v1 import storage_pb2 as pb
@@ -18,8 +16,11 @@ MAX_PAGE_SIZE = 1_000
 MAX_K = 10_000
 MAX_NEWEST = 1_000
 MAX_SUMMARY_ITEMS = 100
+MAX_VECTORS = 64
+"""Of one memory: its content's and those of its parts."""
+MAX_TOKEN_CODES_BYTES = 262_144
 NORM_TOLERANCE = 1e-3
-FLOAT32_BYTES = 4
+FLOAT32 = np.dtype("<f4")
 
 STORE_FIELDS = frozenset({"id", "content_hash", "updated_at", "deleted_at", "version", "model_revision"})
 """Fields of a memory that the store sets."""
@@ -33,10 +34,7 @@ def put(request: pb.PutMemoryRequest, dimensions: int) -> None:
     memory_rules.normalise(request.memory)
     if request.memory.HasField("surprise"):
         _surprise(request.memory.surprise)
-    if request.vectors:
-        vector("vectors", request.vectors, dimensions)
-    if request.model_revision:
-        memory_rules.text("model_revision", request.model_revision, memory_rules.MAX_NAME_BYTES)
+    embedding(request, dimensions)
 
 
 def find(request: pb.FindMemoryRequest) -> None:
@@ -81,7 +79,7 @@ def search(request: pb.SearchMemoriesRequest, dimensions: int) -> None:
     if not (request.HasField("dense") or request.HasField("keyword")):
         raise ServiceError.invalid("dense", "must be set, or keyword; a search needs at least one arm")
     if request.HasField("dense"):
-        vector("dense.vector", request.dense.vector, dimensions)
+        vectors("dense.vector", request.dense.vector, dimensions)
         memory_rules.within("dense.k", request.dense.k, 1, MAX_K)
     if request.HasField("keyword"):
         memory_rules.query("keyword.query", request.keyword.query)
@@ -94,7 +92,7 @@ def search(request: pb.SearchMemoriesRequest, dimensions: int) -> None:
 def compare(request: pb.CompareToNewestRequest, dimensions: int) -> None:
     """Checks a CompareToNewestRequest."""
     request.namespace = memory_rules.namespace(request.namespace)
-    vector("vector", request.vector, dimensions)
+    vectors("vector", request.vector, dimensions)
     memory_rules.within("newest", request.newest, 1, MAX_NEWEST)
 
 
@@ -106,18 +104,29 @@ def summarize(request: pb.SummarizeMemoriesRequest) -> None:
     memory_rules.timestamp("since", request.since)
 
 
-def vector(field: str, value: bytes, dimensions: int) -> None:
-    """Checks a vector: little-endian float32 of the store's dimensions, finite, of L2 norm 1 within NORM_TOLERANCE."""
-    if len(value) != dimensions * FLOAT32_BYTES:
-        raise ServiceError.invalid(
-            field, f"must have {dimensions * FLOAT32_BYTES} bytes ({dimensions} float32), has {len(value)}"
-        )
-    numbers = array("f", value)
-    if sys.byteorder == "big":
-        numbers.byteswap()
-    norm = math.hypot(*numbers)
-    if not abs(norm - 1) <= NORM_TOLERANCE:  # Not a number included.
-        raise ServiceError.invalid(field, f"must be finite and L2-normalised, has the norm {norm:g}")
+def embedding(request: pb.PutMemoryRequest | pb.UpdateMemoryRequest, dimensions: int) -> None:
+    """Checks what a write says of its content's embedding: vectors, token codes and the model that made them."""
+    if request.vectors:
+        vectors("vectors", request.vectors, dimensions, MAX_VECTORS)
+    if request.model_revision:
+        memory_rules.text("model_revision", request.model_revision, memory_rules.MAX_NAME_BYTES)
+    if request.HasField("token_codes"):
+        memory_rules.text("token_codes.encoding", request.token_codes.encoding, memory_rules.MAX_NAME_BYTES)
+        size = len(request.token_codes.codes)
+        if not 1 <= size <= MAX_TOKEN_CODES_BYTES:
+            raise ServiceError.invalid("token_codes.codes", f"must have 1 to {MAX_TOKEN_CODES_BYTES} bytes, has {size}")
+
+
+def vectors(field: str, value: bytes, dimensions: int, most: int = 1) -> None:
+    """Checks 1 to `most` vectors: little-endian float32, finite, each of L2 norm 1 within NORM_TOLERANCE."""
+    size = dimensions * FLOAT32.itemsize
+    if len(value) % size or not size <= len(value) <= most * size:
+        wanted = f"{size} bytes ({dimensions} float32)" + (f" for each of 1 to {most} vectors" if most > 1 else "")
+        raise ServiceError.invalid(field, f"must have {wanted}, has {len(value)}")
+    norms = np.linalg.norm(np.frombuffer(value, FLOAT32).reshape(-1, dimensions).astype(np.float64), axis=1)
+    wrong = norms[~(np.abs(norms - 1) <= NORM_TOLERANCE)]  # Not a number included.
+    if wrong.size:
+        raise ServiceError.invalid(field, f"must be finite and L2-normalised, has the norm {wrong[0]:g}")
 
 
 def _surprise(surprise: memory_pb2.Surprise) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from hippovault_chassis import memory_rules
 from hippovault_chassis.errors import ServiceError
 from hippovault_storage import metadata
-from hippovault_storage.sqlite import query, records, writes
+from hippovault_storage.sqlite import query, records, vectors, writes
 from hippovault_storage.sqlite.connections import Connection
 from hippovault_storage.sqlite.records import Memory
 from hippovault_storage.vault import Place, Vault
@@ -56,13 +56,7 @@ SELECT memory_id FROM hippo_memories
 WHERE deleted_at IS NOT NULL AND memory_id IN (SELECT value FROM json_each(?))
 """
 OURS = (("hippo_memories", "memory_id"), ("hippo_tags", "memory_id"), ("hippo_fts", "rowid"))
-OF_THE_VANISHED = (
-    *OURS,
-    ("hippo_history", "memory_id"),
-    ("hippo_token_codes", "memory_id"),
-    ("hippo_vectors", "memory_id"),
-    ("memory_embeddings", "rowid"),
-)
+OF_THE_VANISHED = (*OURS, ("hippo_history", "memory_id"))
 OF_OTHER_CONTENT = """
 DELETE FROM hippo_token_codes WHERE memory_id IN (
     SELECT memory_id FROM hippo_memories WHERE model_revision = '' AND memory_id IN (SELECT value FROM json_each(?))
@@ -86,6 +80,7 @@ def adopt(connection: Connection) -> Adopted:
     with connection:
         vanished = query.column(connection, VANISHED)
         _forget(connection, vanished, *OF_THE_VANISHED)
+        vectors.purge(connection, vanished)
         changed = query.column(connection, CHANGED)
     adopted.count = len(vanished)
     for start in range(0, len(changed), CHUNK):
@@ -107,6 +102,7 @@ def _adopt_chunk(connection: Connection, ids: Sequence[int], adopted: Adopted) -
     dead = set(query.column(connection, DEAD, (records.as_json(ids),)))
     writes.remove_words(connection, dead)
     writes.write_words(connection, [memory for memory in memories if memory.id not in dead])
+    vectors.refresh(connection, [memory.id for memory in memories])
     adopted.count += len(memories)
     adopted.unreadable += unreadable
 
@@ -153,5 +149,5 @@ def _memory(vault: Vault, row: tuple[Any, ...]) -> Memory | None:
 
 
 def _forget(connection: Connection, ids: Sequence[int], *places: tuple[str, str]) -> None:
-    for table, column in places:  # One by one: for a list of ids vec0 would run through all of its rows.
+    for table, column in places:
         connection.executemany(f"DELETE FROM {table} WHERE {column} = ?", [(memory_id,) for memory_id in ids])

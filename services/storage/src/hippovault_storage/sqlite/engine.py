@@ -15,6 +15,7 @@ from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault_storage.sqlite import (
     adoption,
     backup,
+    distances,
     files,
     identity,
     pairing,
@@ -22,6 +23,7 @@ from hippovault_storage.sqlite import (
     reads,
     schema,
     search,
+    vectors,
     verify,
     writes,
 )
@@ -113,7 +115,7 @@ class SqliteEngine:
     def compare_to_newest(self, request: pb.CompareToNewestRequest) -> pb.CompareToNewestResponse:
         """Returns cosine similarities to the newest live memories that have a vector."""
         with self._readers.borrow() as connection:
-            return search.compare_to_newest(connection, request)
+            return distances.to_newest(connection, request)
 
     def summarize_memories(self, request: pb.SummarizeMemoriesRequest) -> pb.SummarizeMemoriesResponse:
         """Sums up what was created since a time."""
@@ -156,6 +158,7 @@ def _open_writer(path: Path, dimensions: int) -> Connection:
         prepare_writer(connection, path)
         schema.migrate(connection, dimensions)
         adopted = adoption.adopt(connection)
+        vectors.backfill(connection)
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
     except BaseException:
         connection.close()

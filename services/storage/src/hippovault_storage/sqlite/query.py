@@ -8,6 +8,8 @@ would not see later writes. So queries go through these functions; the one that 
 from __future__ import annotations
 
 import contextlib
+import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import apsw
@@ -17,6 +19,13 @@ def rows(connection: apsw.Connection, sql: str, values: apsw.Bindings = ()) -> l
     """Returns all rows."""
     with contextlib.closing(connection.execute(sql, values)) as cursor:  # One that fails half-way is open, too.
         return cursor.fetchall()
+
+
+def chunks(connection: apsw.Connection, sql: str, values: apsw.Bindings, size: int) -> Iterator[list[tuple[Any, ...]]]:
+    """Yields all rows, `size` at a time; to be read to its end, or closed."""
+    with contextlib.closing(connection.execute(sql, values)) as cursor:
+        while rows := list(itertools.islice(cursor, size)):
+            yield rows
 
 
 def column(connection: apsw.Connection, sql: str, values: apsw.Bindings = ()) -> list[Any]:

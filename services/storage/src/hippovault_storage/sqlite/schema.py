@@ -164,6 +164,10 @@ ADDED = {"deleted_at"}
 """What a migration adds to `memories` where it is missing."""
 
 
+DECLARED = re.compile(r"content_embedding\s+float\s*\[\s*(\d+)\s*\]", re.IGNORECASE)
+"""How a table of vectors says how long they are."""
+
+
 def check_file(path: Path) -> None:
     """Looks at a file's first bytes, before SQLite may touch it.
 
@@ -198,9 +202,9 @@ def check(connection: apsw.Connection, path: Path, dimensions: int) -> None:
             _check_columns(path, table, _columns(connection, table), needed - ADDED)
     if not file_version:  # Once in a file's life: it reads the whole file.
         check_pages(connection, path)
-    made_by = query.value(connection, "SELECT sql FROM sqlite_schema WHERE name = 'memory_embeddings'")
+    made_by = _made_by(connection)
     if made_by:
-        _check_vectors(path, str(made_by), dimensions)
+        _check_vectors(path, made_by, dimensions)
         further = {name.lower() for name in foreign.vector_columns(connection)}
         _check_columns(path, "memories", _columns(connection, "memories"), further)
 
@@ -233,6 +237,15 @@ def migrate(connection: apsw.Connection, dimensions: int, target: int = SCHEMA_V
 def version(connection: apsw.Connection) -> int:
     """Returns the file's schema version; 0 when this program has never opened it."""
     return int(connection.pragma("user_version"))
+
+
+def dimensions(connection: apsw.Connection) -> int:
+    """Returns the length of the vectors of a file that has been checked."""
+    return int(next(DECLARED.finditer(_made_by(connection)))[1])
+
+
+def _made_by(connection: apsw.Connection) -> str:
+    return str(query.value(connection, "SELECT sql FROM sqlite_schema WHERE name = 'memory_embeddings'") or "")
 
 
 def _columns(connection: apsw.Connection, table: str) -> set[str]:
@@ -294,7 +307,7 @@ def _check_version(path: Path, found: int) -> None:
 
 
 def _check_vectors(path: Path, made_by: str, dimensions: int) -> None:
-    declared = re.search(r"content_embedding\s+float\s*\[\s*(\d+)\s*\]", made_by, re.IGNORECASE)
+    declared = DECLARED.search(made_by)
     if declared is None or int(declared[1]) != dimensions:
         found = declared[1] if declared else "unknown"
         raise _refused(

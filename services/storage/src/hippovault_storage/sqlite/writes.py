@@ -12,7 +12,7 @@ from hippovault.memory.v1 import memory_pb2
 from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault_chassis.errors import ServiceError
 from hippovault_storage import merging, times
-from hippovault_storage.sqlite import foreign, identity, query, records, text
+from hippovault_storage.sqlite import foreign, identity, query, records, text, vectors
 from hippovault_storage.sqlite.connections import Connection
 
 Memory = memory_pb2.Memory
@@ -49,7 +49,9 @@ def put(connection: Connection, request: pb.PutMemoryRequest) -> pb.PutMemoryRes
     if stored is None or memory != stored:
         _write(connection, memory, stored)
     if request.vectors and not (existed and embedded):
-        _write_vector(connection, memory.id, request.vectors)
+        vectors.write(connection, memory.id, request.vectors, _token_codes(connection, request, stored))
+    elif request.HasField("token_codes"):
+        vectors.write_token_codes(connection, memory.id, request.token_codes)
     return pb.PutMemoryResponse(memory=records.as_read(memory), outcome=outcome)
 
 
@@ -89,6 +91,15 @@ def write_words(connection: Connection, memories: Sequence[Memory]) -> None:
 def remove_words(connection: Connection, ids: Iterable[int]) -> None:
     """Takes memories out of the keyword arm."""
     connection.execute("DELETE FROM hippo_fts WHERE rowid IN (SELECT value FROM json_each(?))", (records.as_json(ids),))
+
+
+def _token_codes(connection: Connection, request: pb.PutMemoryRequest, stored: Memory | None) -> pb.TokenCodes | None:
+    """Returns what is given; where nothing is, what is stored with the same content."""
+    if request.HasField("token_codes"):
+        return request.token_codes
+    if stored is None or stored.content != request.memory.content:
+        return None
+    return vectors.token_codes(connection, [stored.id]).get(stored.id)
 
 
 def _write(connection: Connection, memory: Memory, stored: Memory | None) -> None:
@@ -187,19 +198,6 @@ def _update(connection: Connection, table: str, key: str, memory_id: int, change
     if changes:
         settings = ", ".join(f"{name} = :{name}" for name in changes)
         connection.execute(f"UPDATE {table} SET {settings} WHERE {key} = :{key}", {**changes, key: memory_id})
-
-
-def _write_vector(connection: Connection, memory_id: int, vector: bytes) -> None:
-    """Writes what the dense arm looks at. vec0 knows no REPLACE."""
-    if records.has_vector(connection, memory_id):
-        connection.execute("UPDATE memory_embeddings SET content_embedding = ? WHERE rowid = ?", (vector, memory_id))
-    else:
-        columns = "".join(f', "{name}"' for name in foreign.vector_columns(connection))
-        connection.execute(
-            f"INSERT INTO memory_embeddings (rowid, content_embedding{columns}) "
-            f"SELECT id, ?{columns} FROM memories WHERE id = ?",
-            (vector, memory_id),
-        )
 
 
 def _row_hash(connection: Connection, memory: Memory) -> str:

@@ -1,0 +1,133 @@
+"""What the dense arm looks at: every vector of a memory, and the codes of its tokens.
+
+vec0 has the first vector of each memory as float32, as other programs write and read it. hippo_vectors has all of them
+as float16, each in a row of its own: the one source of distances, see `distances`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from hippovault.storage.v1 import storage_pb2 as pb
+from hippovault_storage.sqlite import foreign, query, records, schema
+from hippovault_storage.sqlite.connections import Connection
+
+FLOAT32 = np.dtype("<f4")
+FLOAT16 = np.dtype("<f2")
+
+CHUNK = 2_000
+"""Memories a transaction of `backfill`."""
+
+CODES_SIZE = """
+SELECT coalesce(sum(octet_length(codes)), 0) FROM hippo_token_codes t WHERE t.memory_id = h.memory_id
+"""
+"""The bytes of a memory's token codes; goes into a query over `h`."""
+
+# vec0 keeps its row ids in this table. Through vec0 itself, which reads the vectors, it would take 20 times as long.
+WITHOUT_COPY = """
+SELECT e.rowid FROM memory_embeddings_rowids e JOIN hippo_memories h ON h.memory_id = e.rowid
+WHERE NOT EXISTS (SELECT 1 FROM hippo_vectors v WHERE v.memory_id = e.rowid AND v.place = 0)
+"""
+COPY_ALONE = """
+SELECT v.memory_id FROM hippo_vectors v
+WHERE v.place = 0 AND NOT EXISTS (SELECT 1 FROM memory_embeddings_rowids e WHERE e.rowid = v.memory_id)
+"""
+BOTH = """
+SELECT json_each.value, e.content_embedding, (
+    SELECT v.vector FROM hippo_vectors v WHERE v.memory_id = json_each.value AND v.place = 0
+) FROM json_each(?) LEFT JOIN memory_embeddings e ON e.rowid = json_each.value
+"""
+
+
+def write(connection: Connection, memory_id: int, rows: bytes, token_codes: pb.TokenCodes | None) -> None:
+    """Gives a memory its vectors and token codes, in place of those that it had.
+
+    Args:
+        connection: The writer's.
+        memory_id: The memory.
+        rows: One or more vectors as in PutMemoryRequest, checked.
+        token_codes: None for none.
+    """
+    matrix = np.frombuffer(rows, FLOAT32).reshape(-1, schema.dimensions(connection))
+    _write_first(connection, memory_id, matrix[0].tobytes())
+    _write_halves(connection, memory_id, halves(matrix))
+    write_token_codes(connection, memory_id, token_codes)
+
+
+def write_token_codes(connection: Connection, memory_id: int, token_codes: pb.TokenCodes | None) -> None:
+    """Gives a memory token codes in place of those that it had; None for none."""
+    if token_codes is None:
+        connection.execute("DELETE FROM hippo_token_codes WHERE memory_id = ?", (memory_id,))
+    else:
+        connection.execute(
+            "REPLACE INTO hippo_token_codes (memory_id, encoding, codes) VALUES (?, ?, ?)",
+            (memory_id, token_codes.encoding, token_codes.codes),
+        )
+
+
+def token_codes(connection: Connection, ids: Iterable[int]) -> dict[int, pb.TokenCodes]:
+    """Returns the token codes of those memories that have them."""
+    stored = (
+        "SELECT memory_id, encoding, codes FROM hippo_token_codes WHERE memory_id IN (SELECT value FROM json_each(?))"
+    )
+    rows = query.rows(connection, stored, (records.as_json(ids),))
+    return {memory_id: pb.TokenCodes(encoding=encoding, codes=codes) for memory_id, encoding, codes in rows}
+
+
+def purge(connection: Connection, ids: Iterable[int]) -> None:
+    """Takes away the vectors and token codes of memories."""
+    single = [(memory_id,) for memory_id in ids]  # One by one: for a list vec0 would run through all of its rows.
+    connection.executemany("DELETE FROM memory_embeddings WHERE rowid = ?", single)
+    for table in ("hippo_vectors", "hippo_token_codes"):
+        connection.executemany(f"DELETE FROM {table} WHERE memory_id = ?", single)
+
+
+def backfill(connection: Connection) -> None:
+    """Copies what vec0 has and hippo_vectors lacks, a chunk in a transaction: after a migration or an adoption."""
+    lacking = query.column(connection, WITHOUT_COPY) + query.column(connection, COPY_ALONE)
+    for start in range(0, len(lacking), CHUNK):
+        with connection:
+            refresh(connection, lacking[start : start + CHUNK])
+
+
+def refresh(connection: Connection, ids: Sequence[int]) -> None:
+    """Follows vec0, whose vectors another program may have changed; with a vector go its parts and token codes."""
+    width = schema.dimensions(connection)
+    for memory_id, first, half in query.rows(connection, BOTH, (records.as_json(ids),)):
+        copies = halves(np.frombuffer(first or b"", FLOAT32).reshape(int(first is not None), width))
+        if copies.tobytes() != (half or b""):
+            _write_halves(connection, memory_id, copies)
+            write_token_codes(connection, memory_id, None)
+
+
+def halves(matrix: npt.NDArray[np.float32]) -> npt.NDArray[np.float16]:
+    """Returns vectors of any length, a row each, as unit vectors in half the bytes; zeros for one without direction."""
+    with np.errstate(all="ignore"):  # Another program may have written anything.
+        wide = matrix.astype(np.float64)
+        unit = wide / np.linalg.norm(wide, axis=1, keepdims=True)
+    result: npt.NDArray[np.float16] = np.nan_to_num(unit, nan=0.0).astype(FLOAT16)
+    return result
+
+
+def _write_first(connection: Connection, memory_id: int, vector: bytes) -> None:
+    """Writes what other programs read. vec0 knows no REPLACE."""
+    if records.has_vector(connection, memory_id):
+        connection.execute("UPDATE memory_embeddings SET content_embedding = ? WHERE rowid = ?", (vector, memory_id))
+    else:
+        columns = "".join(f', "{name}"' for name in foreign.vector_columns(connection))
+        connection.execute(
+            f"INSERT INTO memory_embeddings (rowid, content_embedding{columns}) "
+            f"SELECT id, ?{columns} FROM memories WHERE id = ?",
+            (vector, memory_id),
+        )
+
+
+def _write_halves(connection: Connection, memory_id: int, matrix: npt.NDArray[np.float16]) -> None:
+    connection.execute("DELETE FROM hippo_vectors WHERE memory_id = ?", (memory_id,))
+    connection.executemany(
+        "INSERT INTO hippo_vectors (memory_id, place, vector) VALUES (?, ?, ?)",
+        [(memory_id, place, row.tobytes()) for place, row in enumerate(matrix)],
+    )
