@@ -6,7 +6,7 @@ BIN := .venv/bin
 CODE := services gateway tests benchmark tools
 PROTOS := $(shell find protos/hippovault -name '*.proto')
 
-.PHONY: help setup run stop test lint types protos protos-check lock bench-recall
+.PHONY: help setup run stop test lint types protos protos-check lock bench-recall bench-storage
 
 help: ## Lists the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -49,3 +49,6 @@ lock: ## Resolves requirements.lock anew (needs uv)
 bench-recall: setup ## Recall on real conversations: make bench-recall DATA=…/locomo_dev.json.gz
 	@test -n "$(DATA)" || { echo "DATA is missing: make bench-recall DATA=path/to/dataset.json.gz"; exit 2; }
 	@$(BIN)/python -m benchmark.recall $(DATA) $(ARGS)
+
+bench-storage: setup ## Speed and size of the storage service: make bench-storage DATA=…/texts.jsonl.gz ARGS=--million
+	@$(BIN)/python -m benchmark.storage $(DATA) $(ARGS)
