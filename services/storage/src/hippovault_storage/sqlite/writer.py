@@ -20,6 +20,9 @@ from hippovault_storage.sqlite.connections import Connection
 
 ResultT = TypeVar("ResultT")
 
+LINGER_SECONDS = 0.0005
+"""How long the next write is waited for while a group is smaller than the one before; a lone caller is not kept."""
+
 CHECKPOINT_PAGES = 4_000
 """Pages that the log takes on before they are moved into the file; hot ones are in it many times and move once."""
 
@@ -97,14 +100,20 @@ class Writer:
         self._connection.close()
 
     def _run(self) -> None:
-        ended = False
-        while not ended:
-            group = [self._queue.get()]
-            while not self._queue.empty():
-                group.append(self._queue.get())
-            ended = None in group
+        group: list[_Write | None] = []
+        while None not in group:
+            group = self._gather(len(group))
             self._commit([write for write in group if write and write.result.set_running_or_notify_cancel()])
             self._checkpoint()
+
+    def _gather(self, expected: int) -> list[_Write | None]:
+        """Takes what waits. Callers that were answered together come back one by one: they shall be one group again."""
+        group = [self._queue.get()]
+        while True:
+            try:
+                group.append(self._queue.get(timeout=LINGER_SECONDS if len(group) < expected else 0))
+            except queue.Empty:
+                return group
 
     def _commit(self, group: list[_Write]) -> None:
         try:
