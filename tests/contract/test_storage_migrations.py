@@ -24,9 +24,9 @@ from support.storage import (
     assert_whole,
     at,
     entity,
+    in_process,
     opened,
     rows,
-    stub_in_process,
     unit,
     write_fixture,
 )
@@ -68,7 +68,7 @@ def file_version(path: Path) -> int:
 
 def test_version_1_reads_back_equal(path: Path) -> None:
     write_fixture(path, "hippovault_1")
-    with stub_in_process(path) as stub:
+    with in_process(path) as (stub, _):
         store, work = Store(stub, "default"), Store(stub, "work")
         zebra, milk, meeting = store.get_id(1), store.get(entity("shopping", "milk")), work.get_id(3)
         assert zebra == Memory(
@@ -108,7 +108,7 @@ def test_version_1_reads_back_equal(path: Path) -> None:
 def test_a_foreign_file_is_adopted_and_stays_as_its_maker_knows_it(path: Path, name: str) -> None:
     write_fixture(path, name)
     before = dump(path)
-    with stub_in_process(path) as stub:
+    with in_process(path) as (stub, _):
         store = Store(stub, "default")
         heron = store.get_id(1)
         assert heron.content.strip() == "The Heron nests by the mill."
@@ -125,13 +125,13 @@ def test_a_foreign_file_is_adopted_and_stays_as_its_maker_knows_it(path: Path, n
 
 def test_a_surprise_that_claude_hippo_wrote_is_read(path: Path) -> None:
     write_fixture(path, "claude_hippo_0_5")
-    with stub_in_process(path) as stub:
+    with in_process(path) as (stub, _):
         assert Store(stub, "default").get_id(1).surprise.score == 0.625
 
 
 def test_memories_of_another_programs_stores_are_all_found(path: Path) -> None:
     write_fixture(path, "mcp_memory_service_12")
-    with stub_in_process(path) as stub:
+    with in_process(path) as (stub, _):
         store = Store(stub, "default")
         assert store.listed() == ["The mill is let.", " The Heron nests by the mill. "]
         assert store.nearest(unit(2), 1) == ["The mill is let."]
@@ -148,7 +148,7 @@ def word_search(file: apsw.Connection, word: str) -> list[int]:
 def test_what_we_write_is_found_by_mcp_memory_service(path: Path) -> None:
     """Its searches ask for the rows of a store by a partition key, and for words in an index of its own."""
     write_fixture(path, "mcp_memory_service_12")
-    with stub_in_process(path) as stub:
+    with in_process(path) as (stub, _):
         store = Store(stub, "default")
         store.add("Short.", unit(5), key="note")
         long = "A much longer text than all that were there, about a walrus and its many whiskers. " * 5
@@ -170,7 +170,7 @@ def test_a_vector_of_ours_goes_to_the_store_of_its_memory(path: Path) -> None:
     write_fixture(path, "mcp_memory_service_12")
     with opened(path) as file:
         file.execute("DELETE FROM memory_embeddings WHERE rowid = 3")
-    with stub_in_process(path) as stub:
+    with in_process(path) as (stub, _):
         Store(stub, "default").put("The mill is let.", unit(3))
     with opened(path) as file:
         assert rows(file, "SELECT store FROM memory_embeddings WHERE rowid = 3") == [("work",)]

@@ -22,6 +22,7 @@ from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault.storage.v1.maintenance_pb2_grpc import MaintenanceServiceStub
 from hippovault.storage.v1.storage_pb2_grpc import StorageServiceStub
 from hippovault_chassis.errors import ServiceError
+from hippovault_storage.maintenance import MaintenanceServicer
 from hippovault_storage.servicer import StorageServicer
 from hippovault_storage.sqlite.engine import SqliteEngine
 from support.processes import Process, start
@@ -205,9 +206,9 @@ def stub_of(home: Path) -> Iterator[StorageServiceStub]:
 
 
 class _Local:
-    """Calls the servicer as a stub calls the process."""
+    """Calls a servicer as a stub calls the process."""
 
-    def __init__(self, servicer: StorageServicer) -> None:
+    def __init__(self, servicer: object) -> None:
         self._servicer = servicer
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
@@ -215,10 +216,13 @@ class _Local:
 
 
 @contextmanager
-def stub_in_process(path: Path) -> Iterator[StorageServiceStub]:
-    """What `stub_of` gives, over a file of this process, for tests that need no process of the store's own."""
+def in_process(path: Path) -> Iterator[tuple[StorageServiceStub, MaintenanceServiceStub]]:
+    """Both services over a file of this process, for tests that need no process of the store's own."""
     with SqliteEngine.open(path, DIMENSIONS, 1) as engine:
-        yield cast("StorageServiceStub", _Local(StorageServicer(engine)))
+        yield (
+            cast("StorageServiceStub", _Local(StorageServicer(engine))),
+            cast("MaintenanceServiceStub", _Local(MaintenanceServicer(engine))),
+        )
 
 
 def database(home: Path) -> Path:
@@ -256,15 +260,21 @@ def rows(connection: apsw.Connection, sql: str, values: Sequence[Any] = ()) -> l
     return connection.execute(sql, values).fetchall()
 
 
-def assert_whole(path: Path) -> None:
-    """SQLite finds no fault; every memory has its side row and vector once, and its words once if it lives."""
+def assert_whole(path: Path, *, embedded: bool = True) -> None:
+    """SQLite finds no fault; every memory has its side row and vector once, and its words once if it lives.
+
+    Args:
+        path: The file.
+        embedded: Whether every memory must have a vector.
+    """
     with opened(path) as file:
         assert rows(file, "PRAGMA integrity_check") == [("ok",)]
         file.execute("INSERT INTO hippo_fts (hippo_fts) VALUES ('integrity-check')")
         ids = rows(file, "SELECT id FROM memories ORDER BY id")
         live = rows(file, "SELECT id FROM memories WHERE deleted_at IS NULL ORDER BY id")
         assert rows(file, "SELECT memory_id FROM hippo_memories ORDER BY memory_id") == ids
-        assert rows(file, "SELECT rowid FROM memory_embeddings ORDER BY rowid") == ids
+        vectors = rows(file, "SELECT rowid FROM memory_embeddings ORDER BY rowid")
+        assert vectors == ids if embedded else set(vectors) <= set(ids)
         assert rows(file, "SELECT rowid FROM hippo_fts ORDER BY rowid") == live
         agreeing = (
             "SELECT m.id FROM memories m JOIN hippo_memories h ON h.memory_id = m.id "

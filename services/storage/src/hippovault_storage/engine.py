@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from hippovault.storage.v1 import maintenance_pb2
@@ -56,3 +56,13 @@ class Engine(Protocol):
 
     def backup(self) -> Iterator[maintenance_pb2.BackupResponse]:
         """Copies the store as it is at one moment, and yields a header, the copy's bytes and a trailer."""
+
+    def export_memories(
+        self, request: maintenance_pb2.ExportMemoriesRequest
+    ) -> Iterator[maintenance_pb2.ExportMemoriesResponse]:
+        """Yields every memory with all that belongs to it, as they are at one moment."""
+
+    def import_memories(
+        self, requests: Iterable[maintenance_pb2.ImportMemoriesRequest]
+    ) -> maintenance_pb2.ImportMemoriesResponse:
+        """Takes exported memories in; those that are wrong are told, not raised."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Self
@@ -12,6 +12,7 @@ import structlog
 
 from hippovault.storage.v1 import maintenance_pb2
 from hippovault.storage.v1 import storage_pb2 as pb
+from hippovault_chassis import deadline
 from hippovault_storage.sqlite import (
     adoption,
     backup,
@@ -23,6 +24,7 @@ from hippovault_storage.sqlite import (
     reads,
     schema,
     search,
+    transfer,
     vectors,
     verify,
     writes,
@@ -142,6 +144,23 @@ class SqliteEngine:
         """Copies the store as it is at one moment, and yields a header, the copy's bytes and a trailer."""
         with told_in_use(self._path):
             yield from backup.parts(self._path)
+
+    def export_memories(
+        self, request: maintenance_pb2.ExportMemoriesRequest
+    ) -> Iterator[maintenance_pb2.ExportMemoriesResponse]:
+        """Yields every memory with all that belongs to it, as they are at one moment."""
+        # On a connection of its own: a slow client must not keep the others from reading.
+        with told_in_use(self._path), closing(connect_reader(self._path)) as connection:
+            connection.execute("BEGIN")
+            for record in transfer.export(connection, request):
+                deadline.remaining()
+                yield maintenance_pb2.ExportMemoriesResponse(record=record)
+
+    def import_memories(
+        self, requests: Iterable[maintenance_pb2.ImportMemoriesRequest]
+    ) -> maintenance_pb2.ImportMemoriesResponse:
+        """Takes exported memories in; those that are wrong are told, not raised."""
+        return transfer.take_in(requests, self._writer.run, self._dimensions)
 
 
 def _open_writer(path: Path, dimensions: int) -> Connection:

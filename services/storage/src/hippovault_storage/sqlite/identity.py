@@ -45,14 +45,9 @@ def find(connection: Connection, namespace: str, content: str, category: str, ke
     content, which gets the key. Without a key, the memory with the same content: a live one before a deleted one, one
     without a key before one with, the lowest id.
     """
-    if key:
-        keyed = query.value(
-            connection,
-            "SELECT memory_id FROM hippo_memories WHERE namespace = ? AND category = ? AND key = ? AND key <> ''",
-            (namespace, category, key),
-        )
-        if keyed is not None:
-            return int(keyed)
+    keyed = _keyed(connection, namespace, category, key)
+    if keyed is not None:
+        return keyed
     found = query.rows(
         connection,
         "SELECT deleted_at IS NOT NULL, key <> '', memory_id FROM hippo_memories "
@@ -60,6 +55,22 @@ def find(connection: Connection, namespace: str, content: str, category: str, ke
         (namespace, connection.vault.digest(content_hash(content)), not key),
     )
     return int(min(found)[-1]) if found else None  # Sorting one row or none costs SQLite more than finding it.
+
+
+def same(connection: Connection, memory: memory_pb2.Memory) -> int | None:
+    """Returns the id of the memory, live or deleted, that is the same in another store: by key, or without by content.
+
+    Unlike `find`, it takes none with a key for one without, since a store may have both.
+    """
+    if memory.key:
+        return _keyed(connection, memory.namespace, memory.category, memory.key)
+    found = query.value(
+        connection,
+        "SELECT memory_id FROM hippo_memories WHERE namespace = ? AND content_hash = ? AND key = '' "
+        "ORDER BY deleted_at IS NOT NULL, memory_id LIMIT 1",
+        (memory.namespace, connection.vault.digest(content_hash(memory.content))),
+    )
+    return None if found is None else int(found)
 
 
 def live_ids(connection: Connection, namespace: str, ref: memory_pb2.MemoryRef) -> list[int]:
@@ -85,3 +96,14 @@ def live_ids(connection: Connection, namespace: str, ref: memory_pb2.MemoryRef) 
     if not ids:
         raise ServiceError.not_found(f"ref.{kind}", "names no live memory of this namespace")
     return ids
+
+
+def _keyed(connection: Connection, namespace: str, category: str, key: str) -> int | None:
+    if not key:
+        return None
+    found = query.value(
+        connection,
+        "SELECT memory_id FROM hippo_memories WHERE namespace = ? AND category = ? AND key = ? AND key <> ''",
+        (namespace, category, key),
+    )
+    return None if found is None else int(found)

@@ -47,7 +47,7 @@ def put(connection: Connection, request: pb.PutMemoryRequest) -> pb.PutMemoryRes
             field="vectors",
         )
     if stored is None or memory != stored:
-        _write(connection, memory, stored)
+        write(connection, memory, stored)
     if request.vectors and not (existed and embedded):
         vectors.write(connection, memory.id, request.vectors, _token_codes(connection, request, stored))
     elif request.HasField("token_codes"):
@@ -102,7 +102,7 @@ def _token_codes(connection: Connection, request: pb.PutMemoryRequest, stored: M
     return vectors.token_codes(connection, [stored.id]).get(stored.id)
 
 
-def _write(connection: Connection, memory: Memory, stored: Memory | None) -> None:
+def write(connection: Connection, memory: Memory, stored: Memory | None) -> None:
     """Writes what differs, and sets the memory's id when it is new."""
     vault = connection.vault
     if stored is None:
@@ -122,7 +122,9 @@ def _write(connection: Connection, memory: Memory, stored: Memory | None) -> Non
         _update(connection, "hippo_memories", "memory_id", memory.id, records.sealed(vault, memory, changes))
     if stored is None or stored.tags != memory.tags:
         write_tags(connection, [memory])
-    if stored is None or _words(stored) != _words(memory):
+    if memory.HasField("deleted_at"):
+        remove_words(connection, [memory.id])
+    elif stored is None or _words(stored) != _words(memory):
         write_words(connection, [memory])
 
 

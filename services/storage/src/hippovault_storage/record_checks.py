@@ -1,0 +1,123 @@
+"""What a record of an export may be, checked before it is imported, and brought to its stored form.
+
+Other programs may have put into a file what no caller could: contents and metadata of any size, tags without number,
+vectors of any length. What was adopted must come back from an export, so the limits of a put do not hold here.
+
+All raise ServiceError INVALID_ARGUMENT naming the field, the limit and the value's size, never its text.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterable
+from itertools import pairwise
+
+import numpy as np
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from hippovault.memory.v1 import memory_pb2
+from hippovault.storage.v1 import maintenance_pb2 as pb
+from hippovault_chassis import memory_rules
+from hippovault_chassis.errors import ServiceError
+from hippovault_storage import checks, metadata
+
+TIMES = ("created_at", "updated_at", "deleted_at")
+
+
+def record(value: pb.MemoryRecord, dimensions: int) -> None:
+    """Checks a record.
+
+    Args:
+        value: With all of its history.
+        dimensions: Length of the store's vectors.
+    """
+    if not value.HasField("memory"):
+        raise ServiceError.invalid("memory", "must be given; only more history of the memory before it comes without")
+    _memory(value.memory)
+    value.memory.hints[:] = memory_rules.hints("hints", value.memory.hints)
+    if not value.HasField("since"):
+        value.since.CopyFrom(value.memory.updated_at)
+    memory_rules.timestamp("since", value.since)
+    _history(value)
+    if value.vectors:
+        _vectors(value.vectors, dimensions)
+    if value.HasField("token_codes"):
+        memory_rules.text("token_codes.encoding", value.token_codes.encoding, memory_rules.MAX_NAME_BYTES)
+        memory_rules.within("token_codes.codes", len(value.token_codes.codes), 1, checks.MAX_TOKEN_CODES_BYTES)
+
+
+def _memory(memory: memory_pb2.Memory) -> None:
+    """Checks a memory or what it was, and sets what is missing."""
+    memory.namespace = memory_rules.namespace(memory.namespace)
+    memory_rules.text("content", memory.content, sys.maxsize, allowed=memory_rules.LINE_CONTROLS)
+    for field in ("category", "key", "status", "model_revision"):
+        if name := getattr(memory, field):
+            memory_rules.text(field, name, memory_rules.MAX_NAME_BYTES)
+    _tags(memory.tags)
+    if memory.HasField("importance"):
+        memory_rules.fraction("importance", memory.importance)
+    _surprise(memory)
+    if not memory.HasField("created_at"):
+        raise ServiceError.invalid("created_at", "must be given")
+    if not memory.HasField("updated_at"):
+        memory.updated_at.CopyFrom(memory.created_at)
+    for field in TIMES:
+        memory_rules.timestamp(field, getattr(memory, field))
+    if memory.version < 0:
+        raise ServiceError.invalid("version", f"must be 1 or more, is {memory.version}")
+    memory.version = memory.version or 1
+
+
+def _tags(tags: Iterable[str]) -> None:
+    for index, tag in enumerate(tags):
+        if not tag or tag != tag.strip() or "," in tag:
+            raise ServiceError.invalid(f"tags[{index}]", "must not be blank or begin or end so, or have a comma")
+
+
+def _surprise(memory: memory_pb2.Memory) -> None:
+    """Lets the metadata mirror the surprise; where it does, it stays byte for byte."""
+    surprise = memory.surprise if memory.HasField("surprise") else None
+    if surprise is not None:
+        numbers = [surprise.score, *(value for _, value in surprise.components.ListFields())]
+        if not all(math.isfinite(number) for number in numbers):
+            raise ServiceError.invalid("surprise", "must be finite")
+    sealed = metadata.sealed(memory.metadata, surprise)  # Also tells what is no metadata.
+    if metadata.read(memory.metadata) != (memory.metadata, surprise):
+        memory.metadata = sealed
+
+
+def _history(value: pb.MemoryRecord) -> None:
+    for index, version in enumerate(value.history):
+        try:
+            _memory(version.memory)
+            for field in ("until", "since"):
+                _given(version, field)
+        except ServiceError as error:
+            problem = error.message.removeprefix(f"{error.field}: ")
+            raise ServiceError.invalid(f"history[{index}].{error.field}", problem) from None
+        version.memory.namespace = value.memory.namespace
+    instants = [_key(instant) for version in value.history for instant in (version.since, version.until)]
+    lives = zip(instants[::2], instants[1::2], strict=True)
+    if any(since >= until for since, until in lives) or any(one > next_one for one, next_one in pairwise(instants)):
+        raise ServiceError.invalid("history", "must go from the oldest to the newest, each from since to a later until")
+
+
+def _given(version: memory_pb2.MemoryVersion, field: str) -> None:
+    if not version.HasField(field):  # type: ignore[arg-type]
+        raise ServiceError.invalid(field, "must be given")
+    memory_rules.timestamp(field, getattr(version, field))
+
+
+def _key(instant: Timestamp) -> tuple[int, int]:
+    return instant.seconds, instant.nanos
+
+
+def _vectors(value: bytes, dimensions: int) -> None:
+    size = dimensions * checks.FLOAT32.itemsize
+    if len(value) % size or len(value) > checks.MAX_VECTORS * size:
+        raise ServiceError.invalid(
+            "vectors", f"must be 1 to {checks.MAX_VECTORS} of {dimensions} float32, have {len(value)} bytes together"
+        )
+    if not np.isfinite(np.frombuffer(value, checks.FLOAT32)).all():
+        raise ServiceError.invalid("vectors", "must be finite")

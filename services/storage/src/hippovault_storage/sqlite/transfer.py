@@ -1,0 +1,161 @@
+"""Memories with all that belongs to them, on their way out of a store and into one.
+
+A record has a memory; one without a memory has more of the history of the memory before it, so that no record is too
+large for a message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
+
+from hippovault.memory.v1 import memory_pb2
+from hippovault.storage.v1 import maintenance_pb2 as pb
+from hippovault_chassis.errors import ServiceError
+from hippovault_storage import record_checks, times
+from hippovault_storage.sqlite import identity, past, query, records, vectors, writes
+from hippovault_storage.sqlite.connections import Connection
+
+Run = Callable[[Callable[[Connection], list[bool]]], list[bool]]
+Numbered = tuple[int, pb.MemoryRecord]
+
+FIRST_ID = -(2**63)
+PAGE = 1_000
+"""Ids read at a time."""
+BATCH = 100
+BATCH_BYTES = 4 * 1024 * 1024
+"""Records written in one transaction: a batch is full at either."""
+MAX_ERRORS = 1_000
+
+IDS = (
+    "SELECT memory_id FROM hippo_memories WHERE memory_id > ? AND (? = '' OR namespace = ?) ORDER BY memory_id LIMIT ?"
+)
+FIRST_VECTOR = "SELECT content_embedding FROM memory_embeddings WHERE rowid = ?"
+PARTS = "SELECT vector FROM hippo_vectors WHERE memory_id = ? AND place > 0 ORDER BY place"
+
+
+def export(connection: Connection, request: pb.ExportMemoriesRequest) -> Iterator[pb.MemoryRecord]:
+    """Yields every memory, live and deleted, in the order of their ids, as the connection's moment has it."""
+    last = FIRST_ID
+    while ids := query.column(connection, IDS, (last, request.namespace, request.namespace, PAGE)):
+        for last in ids:
+            yield from _records(connection, last, with_vectors=not request.without_vectors)
+
+
+def take_in(requests: Iterable[pb.ImportMemoriesRequest], run: Run, dimensions: int) -> pb.ImportMemoriesResponse:
+    """Stores records as they come; one that is wrong leaves no trace and does not stop the others.
+
+    Args:
+        requests: One record each.
+        run: Runs work in a transaction and returns its result once that is on disk.
+        dimensions: Length of the store's vectors.
+
+    Raises:
+        ServiceError: What `run` raised. What was stored before stays, and the same records may be sent again.
+    """
+    result = pb.ImportMemoriesResponse()
+    for batch in _batches(_checked(_whole(requests), dimensions, result)):
+        stored = run(lambda connection, batch=batch: [_store(connection, record) for record in batch])  # type: ignore[misc]
+        result.imported += sum(stored)
+        result.kept += len(stored) - sum(stored)
+    return result
+
+
+def _records(connection: Connection, memory_id: int, *, with_vectors: bool) -> Iterator[pb.MemoryRecord]:
+    memory = records.one(connection, memory_id)
+    record = pb.MemoryRecord(memory=memory, since=times.timestamp(past.since(connection, memory_id)))
+    if with_vectors:
+        record.vectors = _vectors(connection, memory_id)
+        for codes in vectors.token_codes(connection, [memory_id]).values():
+            record.token_codes.CopyFrom(codes)
+    size = record.ByteSize()
+    for version in past.versions(connection, memory):
+        added = version.ByteSize()
+        if size + added > records.MAX_ANSWER_BYTES:
+            yield record
+            record, size = pb.MemoryRecord(), 0
+        record.history.append(version)
+        size += added
+    yield record
+
+
+def _vectors(connection: Connection, memory_id: int) -> bytes:
+    """Returns the first vector as it was written, and the others as they are kept."""
+    first = query.value(connection, FIRST_VECTOR, (memory_id,))
+    if first is None or not np.isfinite(np.frombuffer(first, vectors.FLOAT32)).all():
+        return b""
+    parts = query.column(connection, PARTS, (memory_id,))
+    widened = [np.frombuffer(part, vectors.FLOAT16).astype(vectors.FLOAT32).tobytes() for part in parts]
+    return b"".join([first, *widened])
+
+
+def _whole(requests: Iterable[pb.ImportMemoriesRequest]) -> Iterator[Numbered]:
+    """Yields records with all of their history, each with the place of its first part."""
+    current: Numbered | None = None
+    for place, request in enumerate(requests):
+        if current and not request.record.HasField("memory"):
+            current[1].history.extend(request.record.history)
+            continue
+        if current:
+            yield current
+        current = place, request.record
+    if current:
+        yield current
+
+
+def _checked(
+    numbered: Iterable[Numbered], dimensions: int, result: pb.ImportMemoriesResponse
+) -> Iterator[pb.MemoryRecord]:
+    """Yields what may be stored, and notes the others."""
+    for place, record in numbered:
+        try:
+            record_checks.record(record, dimensions)
+        except ServiceError as error:
+            result.failed += 1
+            if len(result.errors) < MAX_ERRORS:
+                result.errors[place].CopyFrom(
+                    memory_pb2.BatchError(
+                        code=error.code.value[0], message=error.message, field=error.field, reason=error.reason
+                    )
+                )
+        else:
+            yield record
+
+
+def _batches(whole: Iterable[pb.MemoryRecord]) -> Iterator[list[pb.MemoryRecord]]:
+    batch: list[pb.MemoryRecord] = []
+    size = 0
+    for record in whole:
+        batch.append(record)
+        size += record.ByteSize()
+        if len(batch) == BATCH or size >= BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _store(connection: Connection, record: pb.MemoryRecord) -> bool:
+    """Stores a record unless the memory is there and was not changed before it; returns whether it did."""
+    memory = record.memory
+    memory_id = identity.same(connection, memory)
+    stored = None if memory_id is None else records.one(connection, memory_id)
+    if stored and _changed(stored, past.since(connection, stored.id)) >= _changed(memory, times.seconds(record.since)):
+        return False
+    if stored:
+        memory.id = stored.id
+    writes.write(connection, memory, stored)
+    past.replace(connection, record)
+    vectors.purge(connection, [memory.id])
+    codes = record.token_codes if record.HasField("token_codes") else None
+    if record.vectors:
+        vectors.write(connection, memory.id, record.vectors, codes)
+    else:
+        vectors.write_token_codes(connection, memory.id, codes)
+    return True
+
+
+def _changed(memory: memory_pb2.Memory, since: float) -> float:
+    """Returns when a memory was written, deleted or brought back last."""
+    return max(times.seconds(memory.updated_at), times.seconds(memory.deleted_at), since)
