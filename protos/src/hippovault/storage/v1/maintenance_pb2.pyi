@@ -293,7 +293,9 @@ class MemoryRecord(_message.Message):
     """As in PutMemoryRequest; empty when it has none."""
     @_builtins.property
     def memory(self) -> _memory_pb2.Memory:
-        """Its id is of no meaning to another store."""
+        """Its id is of no meaning to another store. Absent where the record has only more of the history of the memory before
+        it, which was too large for one message.
+        """
 
     @_builtins.property
     def since(self) -> _timestamp_pb2.Timestamp:
