@@ -7,14 +7,13 @@ import os
 import pty
 import re
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from hippovault_gateway.cli import app
-from support.command import COMMAND, answer, hippovault
+from support.command import COMMAND, Run, answer, hippovault, in_process
 from support.processes import environment, start
 
 CONFIGURATION = """
@@ -43,24 +42,10 @@ def memory(module_home: Path) -> Iterator[Path]:
         hippovault(module_home, "down")
 
 
-Run = Callable[..., tuple[int, dict[str, Any]]]
-
-
 @pytest.fixture
 def run(memory: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs a command within this process, which spares its start; returns exit code and JSON document."""
-    for name, value in environment(memory).items():
-        monkeypatch.setenv(name, value)
-
-    def one(*arguments: str) -> tuple[int, dict[str, Any]]:
-        capsys.readouterr()
-        code = app.run([*arguments, "--json"])
-        shown = capsys.readouterr()
-        assert shown.err == ""
-        document: dict[str, Any] = json.loads(shown.out)
-        return code, document
-
-    return one
+    """Runs a command within this process; returns exit code and JSON document."""
+    return in_process(environment(memory), monkeypatch, capsys)
 
 
 def test_a_memory_has_every_member_that_it_was_given(memory: Path) -> None:

@@ -19,8 +19,8 @@ from hippovault.memory.v1 import memory_service_pb2 as pb
 from hippovault.memory.v1.memory_service_pb2_grpc import MemoryServiceStub
 from hippovault_chassis import channels
 from hippovault_chassis.errors import ServiceError
-from hippovault_gateway.cli import app
 from hippovault_gateway.servicer import NAME
+from support.command import in_process
 from support.processes import environment, start
 from support.stack import Stack
 
@@ -111,12 +111,7 @@ def commands(
     """The doors of the command line, run within this process, which spares their start."""
 
     def run(gateway: Gateway, *arguments: str) -> dict[str, Any]:
-        for name, value in gateway.variables.items():
-            monkeypatch.setenv(name, value)
-        capsys.readouterr()
-        app.run([*arguments, "--json"])
-        shown: dict[str, Any] = json.loads(capsys.readouterr().out)
-        return shown
+        return in_process(gateway.variables, monkeypatch, capsys)(*arguments)[1]
 
     def remember(gateway: Gateway) -> Remember:
         def one(document: dict[str, Any]) -> str:

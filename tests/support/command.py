@@ -5,11 +5,17 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from hippovault_gateway.cli import app
 from support.processes import environment
+
+Run = Callable[..., tuple[int, dict[str, Any]]]
+"""Runs a command; returns its exit code and the JSON document that it answers with."""
 
 COMMAND = [sys.executable, "-m", "hippovault_gateway.cli"]
 SECONDS = 100
@@ -36,3 +42,21 @@ def answer(home: Path, command: str, *arguments: str, stdin: bytes = b"") -> dic
     assert ended.returncode == 0, ended.stdout + ended.stderr
     document: dict[str, Any] = json.loads(ended.stdout)
     return document
+
+
+def in_process(
+    variables: Mapping[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Run:
+    """Returns what runs commands within this process, which spares their start."""
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+    def run(*arguments: str) -> tuple[int, dict[str, Any]]:
+        capsys.readouterr()
+        code = app.run([*arguments, "--json"])
+        shown = capsys.readouterr()
+        assert shown.err == ""
+        document: dict[str, Any] = json.loads(shown.out)
+        return code, document
+
+    return run

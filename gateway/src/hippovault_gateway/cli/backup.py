@@ -34,7 +34,7 @@ def backup(target: Path = Path(), /, *, options: StoreOptions = STORE_DEFAULTS) 
         header = _header(parts)
         file = target / Path(header.name).name if target.is_dir() else target
         keys = file.with_name(f"{file.name}.keys") if header.keys else None
-        sha256 = _receive(parts, header, file, keys)
+        sha256 = receive(parts, header, file, keys)
     if options.json:
         show_json(
             {
@@ -61,7 +61,7 @@ def _header(parts: Iterator[pb.BackupResponse]) -> pb.BackupHeader:
     return first.header
 
 
-def _receive(parts: Iterator[pb.BackupResponse], header: pb.BackupHeader, file: Path, keys: Path | None) -> str:
+def receive(parts: Iterator[pb.BackupResponse], header: pb.BackupHeader, file: Path, keys: Path | None) -> str:
     """Writes the copy and its keys; both or none.
 
     Returns:

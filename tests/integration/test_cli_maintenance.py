@@ -1,0 +1,111 @@
+"""The commands over a whole store: verify, backup, restore, and those that take the store for themselves."""
+
+from __future__ import annotations
+
+import hashlib
+import stat
+from pathlib import Path
+
+import pytest
+
+from hippovault_chassis.home import Home
+from hippovault_chassis.locks import lock_file
+from hippovault_gateway.local.state import lock_path
+from support.command import Run, answer, hippovault, in_process
+from support.processes import environment
+from support.stack import Stack
+from support.storage import Store, connected, database, opened, rows, serving
+
+
+@pytest.fixture
+def run(stack: Stack, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs a command within this process; returns exit code and JSON document."""
+    return in_process(environment(stack.home), monkeypatch, capsys)
+
+
+def test_a_sound_store_is_verified(run: Run, stack: Stack) -> None:
+    code, document = run("verify")
+    assert (code, document["wrong"]) == (0, 0)
+    assert "integrity" in [check["check"] for check in document["checks"]]
+    assert all(check["problems"] == [] for check in document["checks"])
+    people = hippovault(stack.home, "verify").stdout.decode()
+    assert "integrity" in people
+    assert people.endswith("nothing is wrong\n")
+
+
+def test_a_damaged_store_fails_its_verification(home: Path) -> None:
+    with serving(home) as process:
+        with connected(process) as stub:
+            Store(stub, "default").add("zebra")
+        process.stop()
+    with opened(database(home)) as connection:
+        connection.execute("DELETE FROM hippo_fts_data WHERE id > 10")  # All but its two records about itself.
+    with serving(home):
+        told = hippovault(home, "verify", "--json")
+        people = hippovault(home, "verify")
+    assert (told.returncode, people.returncode) == (1, 1)
+    assert b'"problems": []' not in told.stdout
+    assert people.stdout.decode().rstrip().endswith("wrong")
+
+
+def test_the_storage_service_is_found_where_it_is_said_to_listen(
+    run: Run, stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = f"unix:{stack.home}/run/storage.sock"
+    monkeypatch.setenv("HIPPOVAULT_HOME", str(stack.home.parent / "none"))
+    assert run("verify")[1]["error"]["reason"] == "NOT_RUNNING"
+    assert run("verify", "--storage", address)[0] == 0
+    monkeypatch.setenv("HIPPOVAULT_STORAGE_LISTEN", address)
+    assert run("verify")[0] == 0
+
+
+def test_a_backup_is_a_private_file_and_restores_the_store(run: Run, home: Path) -> None:
+    run("remember", "It was backed up.", "--namespace", "backup", "--status", "open")
+    home.mkdir()
+    code, told = run("backup", str(home.parent))
+    assert code == 0
+    file = Path(told["file"])
+    assert (file.parent, told["keys"], told["encryption"]) == (home.parent, None, "")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert hashlib.sha256(file.read_bytes()).hexdigest() == told["sha256"]
+    assert (file.stat().st_size, told["memories"] > 0) == (told["size_bytes"], True)
+    assert "is now as in" in answer(home, "restore", str(file))["messages"][0]
+    with serving(home):
+        assert hippovault(home, "verify").returncode == 0
+    with opened(database(home)) as connection:
+        [(status,)] = rows(connection, "SELECT status FROM hippo_memories WHERE namespace = 'backup'")
+    assert status == "open"
+
+
+def test_a_backup_overwrites_nothing(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "mine"
+    file.write_text("mine")
+    code, document = run("backup", str(file))
+    assert (code, document["error"]["reason"]) == (1, "OS_ERROR")
+    assert str(file) in document["error"]["message"]
+    assert file.read_text() == "mine"
+    missing = tmp_path / "missing" / "file"
+    assert str(missing) in run("backup", str(missing))[1]["error"]["message"]
+    assert list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.parametrize("command", [["restore", "x.db"], ["encrypt"], ["decrypt"]])
+def test_while_the_memory_runs_nobody_takes_its_store(
+    run: Run, home: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    (home / "run").mkdir(parents=True)
+    monkeypatch.setenv("HIPPOVAULT_HOME", str(home))
+    with lock_file(lock_path(Home(home)), "the memory is run"):
+        code, document = run(*command)
+    assert (code, document["error"]["reason"]) == (1, "RUNNING")
+    assert document["error"]["message"].endswith("stop it first with: hippovault down")
+
+
+def test_what_is_no_backup_is_told(home: Path, tmp_path: Path) -> None:
+    home.mkdir()
+    (tmp_path / "text").write_text("no backup")
+    for name in ("text", "missing"):
+        ended = hippovault(home, "restore", str(tmp_path / name))
+        assert ended.returncode == 1
+        assert name in ended.stderr.decode()
+    assert not database(home).exists()
