@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from hippovault.storage.v1 import maintenance_pb2 as pb
-from hippovault.storage.v1.maintenance_pb2_grpc import MaintenanceServiceStub
 from support import processes, storage
 from support.storage import SECONDS, Store
 
@@ -26,8 +25,8 @@ def store(process: processes.Process) -> Iterator[Store]:
 
 
 def verified(process: processes.Process) -> dict[str, pb.VerifyResponse]:
-    with storage.grpc.insecure_channel(process.status) as channel:
-        answers = MaintenanceServiceStub(channel).Verify(pb.VerifyRequest(), timeout=SECONDS)
+    with storage.maintaining(process) as stub:
+        answers = stub.Verify(pb.VerifyRequest(), timeout=SECONDS)
         return {answer.check: answer for answer in answers}
 
 

@@ -89,6 +89,11 @@ def adopt(connection: Connection) -> Adopted:
     return adopted
 
 
+def adoptable(connection: Connection, ids: Sequence[int]) -> list[int]:
+    """Returns those of the ids whose rows can be memories."""
+    return [memory.id for row in _read(connection, ids) if (memory := _memory(connection.vault, row))]
+
+
 def _adopt_chunk(connection: Connection, ids: Sequence[int], adopted: Adopted) -> None:
     vault = connection.vault
     memories = [memory for row in _read(connection, ids) if (memory := _memory(vault, row))]

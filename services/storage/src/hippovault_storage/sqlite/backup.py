@@ -15,7 +15,8 @@ from hippovault.storage.v1 import maintenance_pb2 as pb
 from hippovault_chassis import deadline
 from hippovault_chassis.errors import ServiceError
 from hippovault_storage import times
-from hippovault_storage.sqlite import connections, files, query, verify
+from hippovault_storage.sqlite import connections, files, query
+from hippovault_storage.sqlite.verifying import pages
 from hippovault_storage.vault import PLAIN, Vault
 
 STEP_PAGES = 1_024
@@ -86,7 +87,7 @@ def _copy(source: apsw.Connection, target: apsw.Connection) -> None:
 
 
 def _check(path: Path, target: apsw.Connection) -> None:
-    problems = verify.damages(target)
+    problems = pages.damages(target)
     if problems:
         raise ServiceError(
             grpc.StatusCode.DATA_LOSS,

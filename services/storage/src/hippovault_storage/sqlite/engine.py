@@ -26,7 +26,7 @@ from hippovault_storage.sqlite import (
     search,
     transfer,
     vectors,
-    verify,
+    verifying,
     writes,
 )
 from hippovault_storage.sqlite.connections import Connection, connect, connect_reader, prepare_writer
@@ -138,7 +138,7 @@ class SqliteEngine:
     def verify(self) -> Iterator[maintenance_pb2.VerifyResponse]:
         """Looks the whole store over and changes nothing; yields what each check found."""
         with told_in_use(self._path), closing(connect_reader(self._path)) as connection:
-            yield from verify.checks(connection)
+            yield from verifying.answers(connection, self._path)
 
     def backup(self) -> Iterator[maintenance_pb2.BackupResponse]:
         """Copies the store as it is at one moment, and yields a header, the copy's bytes and a trailer."""

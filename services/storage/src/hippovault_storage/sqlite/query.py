@@ -14,6 +14,8 @@ from typing import Any
 
 import apsw
 
+BATCH = 500
+
 
 def rows(connection: apsw.Connection, sql: str, values: apsw.Bindings = ()) -> list[tuple[Any, ...]]:
     """Returns all rows."""
@@ -37,3 +39,18 @@ def value(connection: apsw.Connection, sql: str, values: apsw.Bindings = ()) -> 
     """Returns the only column of the only row; None when there is no row."""
     found = rows(connection, sql, values)
     return found[0][0] if found else None
+
+
+def batches(
+    connection: apsw.Connection, sql: str, values: apsw.Bindings = (), size: int = BATCH
+) -> Iterator[list[tuple[Any, ...]]]:
+    """Yields all rows, so many at a time; the statement is open until the last."""
+    with contextlib.closing(connection.execute(sql, values)) as cursor:
+        while batch := list(itertools.islice(cursor, size)):
+            yield batch
+
+
+def each(connection: apsw.Connection, sql: str, values: apsw.Bindings = ()) -> Iterator[tuple[Any, ...]]:
+    """Yields all rows, one at a time; the statement is open until the last."""
+    for batch in batches(connection, sql, values):
+        yield from batch

@@ -11,8 +11,9 @@ import grpc
 
 from hippovault_chassis.errors import ServiceError
 from hippovault_storage import times
-from hippovault_storage.sqlite import connections, faults, files, query, replacing, schema, verify
+from hippovault_storage.sqlite import connections, faults, files, query, replacing, schema
 from hippovault_storage.sqlite.ownership import own
+from hippovault_storage.sqlite.verifying import pages
 
 
 def restore(path: Path, backup: Path, dimensions: int) -> Path | None:
@@ -82,7 +83,7 @@ def _check(copy: Path, backup: Path, dimensions: int) -> None:
 
 
 def _check_tables(connection: apsw.Connection, backup: Path, dimensions: int) -> None:
-    problems = verify.damages(connection)
+    problems = pages.damages(connection)
     if problems:
         raise ServiceError(grpc.StatusCode.DATA_LOSS, "CORRUPT", f"{backup} is damaged (SQLite: {problems[0]})")
     if not query.value(connection, "SELECT EXISTS(SELECT 1 FROM sqlite_schema WHERE name = 'memories')"):

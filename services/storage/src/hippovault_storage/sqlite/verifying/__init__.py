@@ -1,0 +1,66 @@
+"""Looking a whole store over. Nothing is changed and nobody is kept waiting; memory is bounded whatever the size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from hippovault.storage.v1 import maintenance_pb2 as pb
+from hippovault_chassis import deadline
+from hippovault_chassis.errors import ServiceError
+from hippovault_storage.sqlite import faults
+from hippovault_storage.sqlite.connections import Connection
+from hippovault_storage.sqlite.verifying import contents, history, pages, rows, vectors, words
+from hippovault_storage.sqlite.verifying.findings import Findings
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that is looked at."""
+
+    name: str
+    look: Callable[[Connection, Findings], None]
+    remedy: str
+    """What to do about what is wrong."""
+
+
+RESTORE = "restore a backup"
+REINDEX = "`hippovault reindex` makes it anew"
+REOPEN = "another program may have changed the file: a restart takes its changes in"
+
+CHECKS = (
+    Check("integrity", pages.look, RESTORE),
+    Check("rows", rows.look, REOPEN),
+    Check("contents", contents.look, RESTORE),
+    Check("tags", contents.look_at_tags, REINDEX),
+    Check("words", words.look, REINDEX),
+    Check("vectors", vectors.look, REINDEX),
+    Check("history", history.look, RESTORE),
+)
+
+
+def answers(connection: Connection, path: Path) -> Iterator[pb.VerifyResponse]:
+    """Runs every check, and yields what each found.
+
+    Args:
+        connection: For reading; nobody else uses it.
+        path: Its file, for errors.
+
+    Raises:
+        ServiceError: DEADLINE_EXCEEDED when nobody waits any more.
+    """
+    for check in CHECKS:
+        deadline.remaining()
+        findings = Findings(check.name, check.remedy)
+        try:
+            with faults.told_in_use(path):
+                check.look(connection, findings)
+        except ServiceError as error:
+            if error.reason not in {"CORRUPT", "NOT_A_DATABASE"}:
+                raise
+            findings.wrong(f"the check could not go on: {error.message}")
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        yield findings.answer
