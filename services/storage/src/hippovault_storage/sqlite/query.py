@@ -14,7 +14,8 @@ from typing import Any
 
 import apsw
 
-BATCH = 500
+CHUNK = 500
+"""Rows fetched at a time by those who go through them one by one."""
 
 
 def rows(connection: apsw.Connection, sql: str, values: apsw.Bindings = ()) -> list[tuple[Any, ...]]:
@@ -41,16 +42,7 @@ def value(connection: apsw.Connection, sql: str, values: apsw.Bindings = ()) -> 
     return found[0][0] if found else None
 
 
-def batches(
-    connection: apsw.Connection, sql: str, values: apsw.Bindings = (), size: int = BATCH
-) -> Iterator[list[tuple[Any, ...]]]:
-    """Yields all rows, so many at a time; the statement is open until the last."""
-    with contextlib.closing(connection.execute(sql, values)) as cursor:
-        while batch := list(itertools.islice(cursor, size)):
-            yield batch
-
-
 def each(connection: apsw.Connection, sql: str, values: apsw.Bindings = ()) -> Iterator[tuple[Any, ...]]:
-    """Yields all rows, one at a time; the statement is open until the last."""
-    for batch in batches(connection, sql, values):
+    """Yields all rows, one at a time; to be read to its end, or closed."""
+    for batch in chunks(connection, sql, values, CHUNK):
         yield from batch

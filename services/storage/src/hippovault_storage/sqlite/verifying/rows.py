@@ -21,7 +21,7 @@ BELONGING = ("hippo_tags", "hippo_token_codes", "hippo_history", "hippo_vectors"
 def look(connection: Connection, findings: Findings) -> None:
     """Counts memories."""
     findings.looked_at(query.value(connection, "SELECT count(*) FROM memories"))
-    for batch in query.batches(connection, WITHOUT_SIDE_ROW):
+    for batch in query.chunks(connection, WITHOUT_SIDE_ROW, (), query.CHUNK):
         for memory_id in adoption.adoptable(connection, [memory_id for (memory_id,) in batch]):
             findings.wrong(f"memory {memory_id} lacks its row in hippo_memories")
     for (memory_id,) in query.each(connection, adoption.VANISHED):

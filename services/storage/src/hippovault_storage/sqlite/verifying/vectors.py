@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from hippovault_chassis import deadline
 from hippovault_storage.checks import NORM_TOLERANCE
-from hippovault_storage.sqlite import query, records, vectors
+from hippovault_storage.sqlite import query, records, schema, vectors
 from hippovault_storage.sqlite.connections import Connection
 from hippovault_storage.sqlite.verifying.findings import Findings
 
@@ -20,9 +20,6 @@ NOBODYS = "SELECT rowid FROM memory_embeddings_rowids WHERE rowid NOT IN (SELECT
 LACKING = """
 SELECT memory_id FROM hippo_memories
 WHERE model_revision <> '' AND memory_id NOT IN (SELECT rowid FROM memory_embeddings_rowids)
-"""
-COPY_ALONE = """
-SELECT memory_id FROM hippo_vectors WHERE place = 0 AND memory_id NOT IN (SELECT rowid FROM memory_embeddings_rowids)
 """
 GAPS = "SELECT memory_id FROM hippo_vectors GROUP BY memory_id HAVING count(*) <> max(place) + 1 OR min(place) <> 0"
 FIRST = "SELECT rowid, content_embedding FROM memory_embeddings"
@@ -35,7 +32,7 @@ PARTS = "SELECT memory_id, vector FROM hippo_vectors WHERE place > 0"
 BY_ID = (
     (NOBODYS, "it is not there, yet has a vector"),
     (LACKING, "it has no vector"),
-    (COPY_ALONE, "it has a vector in hippo_vectors, and none in memory_embeddings"),
+    (vectors.COPY_ALONE, "it has a vector in hippo_vectors, and none in memory_embeddings"),
     (GAPS, "the places of its vectors have gaps"),
 )
 
@@ -48,11 +45,11 @@ def look(connection: Connection, findings: Findings) -> None:
     for sql, problem in BY_ID:
         for (memory_id,) in query.each(connection, sql):
             findings.wrong(f"memory {memory_id}: {problem}")
-    width = vectors.dimensions(connection)
-    for batch in query.batches(connection, FIRST):
+    width = schema.dimensions(connection)
+    for batch in query.chunks(connection, FIRST, (), query.CHUNK):
         deadline.remaining()
         _look_at_firsts(connection, findings, batch, width)
-    for batch in query.batches(connection, PARTS):
+    for batch in query.chunks(connection, PARTS, (), query.CHUNK):
         deadline.remaining()
         _look_at_parts(findings, batch, width)
 
@@ -83,5 +80,5 @@ def _look_at_parts(findings: Findings, batch: list[Row], width: int) -> None:
 
 def _of_norm_1(matrix: npt.NDArray[Any], tolerance: float) -> npt.NDArray[np.bool_]:
     with np.errstate(all="ignore"):
-        norms = np.linalg.norm(matrix.astype(np.float64), axis=1)
-    return np.abs(norms - 1) <= tolerance  # Not a number is not.
+        norms: npt.NDArray[np.float64] = np.linalg.norm(matrix.astype(np.float64), axis=1)
+        return np.less_equal(np.abs(norms - 1), tolerance)  # Not a number is not.

@@ -64,7 +64,9 @@ def _indexed(memory: memory_pb2.Memory) -> tuple[str, str]:
 def _counter(connection: apsw.Connection) -> Tokenizer:
     name, *arguments = shlex.split(text.TOKENIZER)
     tokenizer = connection.fts5_tokenizer(name, arguments)
-    return lambda part: len(tokenizer(part.encode(), apsw.FTS5_TOKENIZE_DOCUMENT, None, include_offsets=False))
+    return lambda part: sum(
+        1 for _ in tokenizer(part.encode(), apsw.FTS5_TOKENIZE_DOCUMENT, None, include_offsets=False)
+    )
 
 
 def _phrases(memory: memory_pb2.Memory, count: Tokenizer) -> Iterator[str]:
