@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from datetime import UTC, datetime, timedelta
 
@@ -38,6 +39,7 @@ def fill(message: Timestamp, value: float) -> None:
     message.nanos = rest * 1000
 
 
+@functools.lru_cache(maxsize=16)
 def iso(value: float) -> str:
     """Returns ISO 8601 text."""
     return (EPOCH + timedelta(microseconds=_microseconds(value))).isoformat(timespec="microseconds")[:-6] + "Z"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar, cast
 
 import apsw
 import grpc
@@ -13,6 +15,8 @@ from hippovault_chassis import deadline
 from hippovault_chassis.errors import ServiceError
 from hippovault_storage.sqlite import query
 from hippovault_storage.vault import PLAIN, Vault
+
+ResultT = TypeVar("ResultT")
 
 PAGE_SIZE = 8192
 FILE_CIPHER = "chacha20"
@@ -33,6 +37,17 @@ class Connection(apsw.Connection):
     """A connection that knows what becomes of the values that go through it."""
 
     vault: Vault = PLAIN
+    _schema_version: int | None = None
+    _facts: dict[Callable[[Connection], Any], Any]
+
+    def of_schema(self, read: Callable[[Connection], ResultT]) -> ResultT:
+        """Returns what a function reads of the schema; it reads again only once another program has changed that."""
+        version = query.value(self, "PRAGMA schema_version")
+        if version != self._schema_version:
+            self._schema_version, self._facts = version, {}
+        if read not in self._facts:
+            self._facts[read] = read(self)
+        return cast("ResultT", self._facts[read])
 
 
 def connect(path: Path, vault: Vault = PLAIN, *, read_only: bool = False) -> Connection:

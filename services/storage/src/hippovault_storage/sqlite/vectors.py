@@ -51,7 +51,7 @@ def write(connection: Connection, memory_id: int, rows: bytes, token_codes: pb.T
         rows: One or more vectors as in PutMemoryRequest, checked.
         token_codes: None for none.
     """
-    matrix = np.frombuffer(rows, FLOAT32).reshape(-1, schema.dimensions(connection))
+    matrix = np.frombuffer(rows, FLOAT32).reshape(-1, connection.of_schema(schema.dimensions))
     _write_first(connection, memory_id, matrix[0].tobytes())
     _write_halves(connection, memory_id, halves(matrix))
     write_token_codes(connection, memory_id, token_codes)
@@ -107,8 +107,9 @@ def halves(matrix: npt.NDArray[np.float32]) -> npt.NDArray[np.float16]:
     """Returns vectors of any length, a row each, as unit vectors in half the bytes; zeros for one without direction."""
     with np.errstate(all="ignore"):  # Another program may have written anything.
         wide = matrix.astype(np.float64)
-        unit = wide / np.linalg.norm(wide, axis=1, keepdims=True)
-    result: npt.NDArray[np.float16] = np.nan_to_num(unit, nan=0.0).astype(FLOAT16)
+        unit = wide / np.sqrt((wide * wide).sum(axis=1, keepdims=True))
+    unit[np.isnan(unit)] = 0.0
+    result: npt.NDArray[np.float16] = unit.astype(FLOAT16)
     return result
 
 
@@ -117,12 +118,13 @@ def _write_first(connection: Connection, memory_id: int, vector: bytes) -> None:
     if records.has_vector(connection, memory_id):
         connection.execute("UPDATE memory_embeddings SET content_embedding = ? WHERE rowid = ?", (vector, memory_id))
     else:
-        columns = "".join(f', "{name}"' for name in foreign.vector_columns(connection))
-        connection.execute(
-            f"INSERT INTO memory_embeddings (rowid, content_embedding{columns}) "
-            f"SELECT id, ?{columns} FROM memories WHERE id = ?",
-            (vector, memory_id),
-        )
+        connection.execute(connection.of_schema(_insertion), (memory_id, vector))
+
+
+def _insertion(connection: Connection) -> str:
+    columns = "".join(f', "{name}"' for name in foreign.vector_columns(connection))
+    insertion = f"INSERT INTO memory_embeddings (rowid, content_embedding{columns}) "
+    return insertion + (f"SELECT id, ?2{columns} FROM memories WHERE id = ?1" if columns else "VALUES (?, ?)")
 
 
 def _write_halves(connection: Connection, memory_id: int, matrix: npt.NDArray[np.float16]) -> None:
