@@ -100,8 +100,9 @@ class DoorTests:
         content = "The deploy key of the staging cluster lives in the blue vault."
         async with connect(era) as client:
             stored = await answer(
-                client, "hippo_remember", content=content, namespace=namespace, tags=["ops"], memory_type="decision"
-            )
+                client, "hippo_remember",
+                content=content, namespace=namespace, tags=["ops"], memory_type="decision", status="open",
+            )  # fmt: skip
             again = await answer(client, "hippo_remember", content=content, namespace=namespace, tags=["keys"])
             recalled = await answer(client, "hippo_recall", query="where is the deploy key?", namespace=namespace)
             listed = await answer(client, "hippo_list_recent", namespace=namespace)
@@ -115,6 +116,7 @@ class DoorTests:
         assert (stored["outcome"], again["outcome"]) == ("created", "existed")
         assert [hit["content"] for hit in recalled["hits"]] == [content]
         assert recalled["hits"][0]["tags"] == ["ops", "keys"]
+        assert recalled["hits"][0]["status"] == "open"
         assert (listed["total"], listed["memories"]) == (1, [again["memory"]])
         assert summed_up["by_type"] == {"decision": 1}
         assert rehearsed == {"ids": [stored["memory"]["id"]], "deleted": 1, "dry_run": True}
