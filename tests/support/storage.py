@@ -15,6 +15,7 @@ import apsw
 import grpc
 import pytest
 import sqlite_vec
+from google.protobuf.field_mask_pb2 import FieldMask
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from hippovault.memory.v1 import memory_pb2
@@ -96,9 +97,41 @@ class Store:
         response = self.stub.FindMemory(request, timeout=SECONDS)
         return response.memory if response.HasField("memory") else None
 
-    def get(self, ref: Ref) -> Memory:
-        """The live memory."""
-        return self.stub.GetMemory(pb.GetMemoryRequest(namespace=self.namespace, ref=ref), timeout=SECONDS).memory
+    def get(self, ref: Ref, **fields: Any) -> Memory:
+        """The live memory, unless the fields say otherwise."""
+        request = pb.GetMemoryRequest(namespace=self.namespace, ref=ref, **fields)
+        return self.stub.GetMemory(request, timeout=SECONDS).memory
+
+    def as_of(self, ref: Ref, instant: float) -> Memory:
+        """What the memory was then."""
+        return self.get(ref, as_of=at(instant))
+
+    def versions(self, ref: Ref, size: int = 1000, token: str = "") -> pb.ListMemoryVersionsResponse:
+        """A page of what the memory was."""
+        request = pb.ListMemoryVersionsRequest(namespace=self.namespace, ref=ref, page_size=size, page_token=token)
+        return self.stub.ListMemoryVersions(request, timeout=SECONDS)
+
+    def update(
+        self, ref: Ref, embedded: bytes = b"", *, mask: Sequence[str] = (), dry_run: bool = False, **fields: Any
+    ) -> pb.UpdateMemoryResponse:
+        """Sets these fields; the mask names others that become empty."""
+        expected_version = fields.pop("expected_version", 0)
+        request = pb.UpdateMemoryRequest(
+            namespace=self.namespace,
+            ref=ref,
+            memory=Memory(**fields),
+            update_mask=FieldMask(paths=[*fields, *mask]),
+            vectors=embedded,
+            model_revision="model-2" if embedded else "",
+            expected_version=expected_version,
+            dry_run=dry_run,
+        )
+        return self.stub.UpdateMemory(request, timeout=SECONDS)
+
+    def undelete(self, ref: Ref, *, dry_run: bool = False) -> list[int]:
+        """Brings deleted memories back."""
+        request = pb.UndeleteMemoryRequest(namespace=self.namespace, ref=ref, dry_run=dry_run)
+        return list(self.stub.UndeleteMemory(request, timeout=SECONDS).ids)
 
     def get_id(self, memory_id: int) -> Memory:
         """The live memory of that id."""
@@ -113,10 +146,22 @@ class Store:
         """Deletes by id."""
         return self.delete(Ref(id=memory_id))
 
-    def page(self, size: int = 1000, token: str = "", skip: int = 0, **conditions: Any) -> pb.ListMemoriesResponse:
+    def page(
+        self,
+        size: int = 1000,
+        token: str = "",
+        skip: int = 0,
+        visibility: memory_pb2.Visibility.ValueType = memory_pb2.VISIBILITY_UNSPECIFIED,
+        **conditions: Any,
+    ) -> pb.ListMemoriesResponse:
         """A page of the listing."""
         request = pb.ListMemoriesRequest(
-            namespace=self.namespace, page_size=size, page_token=token, skip=skip, filter=Filter(**conditions)
+            namespace=self.namespace,
+            page_size=size,
+            page_token=token,
+            skip=skip,
+            filter=Filter(**conditions),
+            visibility=visibility,
         )
         return self.stub.ListMemories(request, timeout=SECONDS)
 

@@ -22,8 +22,22 @@ MAX_TOKEN_CODES_BYTES = 262_144
 NORM_TOLERANCE = 1e-3
 FLOAT32 = np.dtype("<f4")
 
+MAX_VERSION = 2**31 - 1
+
+UPDATABLE = (*memory_rules.FIELDS, "surprise")
+"""Fields of a memory that an update may set."""
+
 STORE_FIELDS = frozenset({"id", "content_hash", "updated_at", "deleted_at", "version", "model_revision"})
 """Fields of a memory that the store sets."""
+
+Referring = (
+    pb.GetMemoryRequest
+    | pb.ListMemoryVersionsRequest
+    | pb.UpdateMemoryRequest
+    | pb.DeleteMemoryRequest
+    | pb.UndeleteMemoryRequest
+)
+"""Requests about one memory."""
 
 
 def put(request: pb.PutMemoryRequest, dimensions: int) -> None:
@@ -46,10 +60,29 @@ def find(request: pb.FindMemoryRequest) -> None:
     request.namespace, request.category, request.key = wanted.namespace, wanted.category, wanted.key
 
 
+def update(request: pb.UpdateMemoryRequest, dimensions: int) -> None:
+    """Checks an UpdateMemoryRequest, and takes out of its memory what the mask does not name."""
+    reference(request)
+    paths = request.update_mask.paths
+    memory_rules.update(request.memory, request.update_mask, UPDATABLE)
+    for field, _ in request.memory.ListFields():
+        if field.name not in paths:
+            request.memory.ClearField(field.name)  # type: ignore[arg-type]  # It is the message's own.
+    if request.memory.HasField("surprise"):
+        _surprise(request.memory.surprise)
+    if ("content" in paths) != bool(request.vectors):
+        raise ServiceError.invalid("vectors", "must be given with content, and not without")
+    if request.HasField("token_codes") and not request.vectors:
+        raise ServiceError.invalid("token_codes", "must be given with vectors only")
+    memory_rules.within("expected_version", request.expected_version, 0, MAX_VERSION)
+    embedding(request, dimensions)
+
+
 def get(request: pb.GetMemoryRequest) -> None:
     """Checks a GetMemoryRequest."""
-    request.namespace = memory_rules.namespace(request.namespace)
-    memory_rules.reference("ref", request.ref)
+    reference(request)
+    memory_rules.timestamp("as_of", request.as_of)
+    _visibility(request)
 
 
 def batch_get(request: pb.BatchGetMemoriesRequest) -> None:
@@ -58,8 +91,8 @@ def batch_get(request: pb.BatchGetMemoriesRequest) -> None:
     memory_rules.within("ids", len(request.ids), 1, MAX_PAGE_SIZE)
 
 
-def delete(request: pb.DeleteMemoryRequest) -> None:
-    """Checks a DeleteMemoryRequest."""
+def reference(request: Referring) -> None:
+    """Checks which memory a request is about."""
     request.namespace = memory_rules.namespace(request.namespace)
     memory_rules.reference("ref", request.ref)
 
@@ -71,6 +104,13 @@ def list_(request: pb.ListMemoriesRequest) -> None:
     if request.skip < 0:
         raise ServiceError.invalid("skip", f"must be 0 or more, is {request.skip}")
     memory_rules.search_filter(request.filter)
+    _visibility(request)
+
+
+def list_versions(request: pb.ListMemoryVersionsRequest) -> None:
+    """Checks a ListMemoryVersionsRequest; its page token is the engine's to check."""
+    reference(request)
+    memory_rules.within("page_size", request.page_size, 1, MAX_PAGE_SIZE)
 
 
 def search(request: pb.SearchMemoriesRequest, dimensions: int) -> None:
@@ -127,6 +167,12 @@ def vectors(field: str, value: bytes, dimensions: int, most: int = 1) -> None:
     wrong = norms[~(np.abs(norms - 1) <= NORM_TOLERANCE)]  # Not a number included.
     if wrong.size:
         raise ServiceError.invalid(field, f"must be finite and L2-normalised, has the norm {wrong[0]:g}")
+
+
+def _visibility(request: pb.GetMemoryRequest | pb.ListMemoriesRequest) -> None:
+    if request.visibility not in memory_pb2.Visibility.values():
+        raise ServiceError.invalid("visibility", f"is none that there is: {request.visibility}")
+    request.visibility = request.visibility or memory_pb2.VISIBILITY_LIVE
 
 
 def _surprise(surprise: memory_pb2.Surprise) -> None:

@@ -12,9 +12,9 @@ from hippovault.storage.v1 import storage_pb2 as pb
 class Engine(Protocol):
     """Keeps memories and finds them. Requests come checked and normalised, see `checks`.
 
-    Every method may be called from any thread, and raises ServiceError: NOT_FOUND and FAILED_PRECONDITION as
-    storage.proto says, RESOURCE_EXHAUSTED, UNAVAILABLE or DATA_LOSS when the store itself fails. A method that returned
-    has made its effect durable; one that raised has had none.
+    Every method may be called from any thread, and raises ServiceError: NOT_FOUND, FAILED_PRECONDITION, ABORTED and
+    ALREADY_EXISTS as storage.proto says, RESOURCE_EXHAUSTED, UNAVAILABLE or DATA_LOSS when the store itself fails. A
+    method that returned has made its effect durable; one that raised has had none.
     """
 
     @property
@@ -28,16 +28,25 @@ class Engine(Protocol):
         """Finds the memory that a put would write to."""
 
     def get_memory(self, request: pb.GetMemoryRequest) -> pb.GetMemoryResponse:
-        """Returns one live memory."""
+        """Returns one memory as it is, or as it was."""
 
     def batch_get_memories(self, request: pb.BatchGetMemoriesRequest) -> pb.BatchGetMemoriesResponse:
         """Returns live memories by id, as many as fit into an answer."""
 
     def list_memories(self, request: pb.ListMemoriesRequest) -> pb.ListMemoriesResponse:
-        """Returns a page of live memories, newest first."""
+        """Returns a page of memories, newest first."""
+
+    def list_memory_versions(self, request: pb.ListMemoryVersionsRequest) -> pb.ListMemoryVersionsResponse:
+        """Returns a page of what a memory was, the newest first."""
+
+    def update_memory(self, request: pb.UpdateMemoryRequest) -> pb.UpdateMemoryResponse:
+        """Changes the fields that the mask names, see `merging`."""
 
     def delete_memory(self, request: pb.DeleteMemoryRequest) -> pb.DeleteMemoryResponse:
         """Deletes softly."""
+
+    def undelete_memory(self, request: pb.UndeleteMemoryRequest) -> pb.UndeleteMemoryResponse:
+        """Brings deleted memories back as they were."""
 
     def search_memories(self, request: pb.SearchMemoriesRequest) -> pb.SearchMemoriesResponse:
         """Runs the arms that are set."""

@@ -42,6 +42,41 @@ def decide(
     return memory, memory_pb2.WRITE_OUTCOME_EXISTED
 
 
+def updated(stored: Memory, request: pb.UpdateMemoryRequest, now: float, *, embedded: bool) -> Memory:
+    """Returns what the memory is after an update.
+
+    Args:
+        stored: The live memory.
+        request: Checked and normalised: its memory has nothing that the mask does not name. Not changed.
+        now: Seconds since 1970.
+        embedded: Whether a vector is stored with it.
+    """
+    memory = Memory()
+    memory.CopyFrom(stored)
+    for field in request.update_mask.paths:
+        memory.ClearField(field)  # type: ignore[arg-type]  # The validator knows them.
+    memory.MergeFrom(request.memory)
+    memory.version += memory.content != stored.content
+    if takes_vector(stored, memory, request, embedded=embedded):
+        memory.model_revision = request.model_revision
+    if not {"metadata", "surprise"}.isdisjoint(request.update_mask.paths):
+        memory.metadata = metadata.replaced(stored.metadata, memory.metadata, _surprise(memory))
+    times.fill(memory.created_at, times.seconds(memory.created_at))
+    if memory.HasField("surprise"):
+        memory.surprise.components.SetInParent()  # As it is read back.
+    hints = list(memory.hints)  # Advisory, as in a put.
+    memory.hints[:] = stored.hints
+    if memory != stored:
+        _touch(memory, stored, now)
+    memory.hints[:] = hints
+    return memory
+
+
+def takes_vector(stored: Memory, memory: Memory, request: pb.UpdateMemoryRequest, *, embedded: bool) -> bool:
+    """Tells whether a memory gets the vectors of an update: with new content, or where it had none."""
+    return bool(request.vectors) and (memory.content != stored.content or not embedded)
+
+
 def _replacement(stored: Memory, request: pb.PutMemoryRequest, now: float, created: float) -> Memory:
     """Returns the given memory in the stored one's place; `created` is its time where none is given."""
     memory = Memory()
@@ -101,7 +136,5 @@ def _union(stored: Iterable[str], given: Iterable[str]) -> list[str]:
 
 def _touch(memory: Memory, stored: Memory, now: float) -> None:
     """Moves updated_at, strictly: two writes never share an instant, even when the clock stands or goes back."""
-    moment = now
-    if stored.HasField("updated_at"):
-        moment = max(now, times.seconds(stored.updated_at) + times.MICROSECOND)
-    memory.updated_at.CopyFrom(times.timestamp(moment))
+    past = [times.seconds(stored.updated_at)] if stored.HasField("updated_at") else []
+    memory.updated_at.CopyFrom(times.timestamp(times.later(now, *past)))

@@ -41,10 +41,27 @@ class StorageServicer(StorageServiceServicer):
         checks.list_(request)
         return self._engine.list_memories(request)
 
+    def ListMemoryVersions(
+        self, request: pb.ListMemoryVersionsRequest, context: object
+    ) -> pb.ListMemoryVersionsResponse:
+        """See storage.proto."""
+        checks.list_versions(request)
+        return self._engine.list_memory_versions(request)
+
+    def UpdateMemory(self, request: pb.UpdateMemoryRequest, context: object) -> pb.UpdateMemoryResponse:
+        """See storage.proto."""
+        checks.update(request, self._engine.dimensions)
+        return self._engine.update_memory(request)
+
     def DeleteMemory(self, request: pb.DeleteMemoryRequest, context: object) -> pb.DeleteMemoryResponse:
         """See storage.proto."""
-        checks.delete(request)
+        checks.reference(request)
         return self._engine.delete_memory(request)
+
+    def UndeleteMemory(self, request: pb.UndeleteMemoryRequest, context: object) -> pb.UndeleteMemoryResponse:
+        """See storage.proto."""
+        checks.reference(request)
+        return self._engine.undelete_memory(request)
 
     def SearchMemories(self, request: pb.SearchMemoriesRequest, context: object) -> pb.SearchMemoriesResponse:
         """See storage.proto."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import time
 from datetime import UTC, datetime, timedelta
 
@@ -19,6 +20,12 @@ MAX_SECONDS = 253_402_300_799
 def now() -> float:
     """Returns the present, to the microsecond."""
     return time.time_ns() // 1000 / MICROSECONDS
+
+
+def later(present: float, *past: float) -> float:
+    """Returns the present, or the next instant after every past one where the clock stands or went back."""
+    following = (max((_microseconds(value) + 1) / MICROSECONDS, math.nextafter(value, math.inf)) for value in past)
+    return max([present, *following])
 
 
 def seconds(value: Timestamp) -> float:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
 import apsw
 import structlog
@@ -18,13 +18,14 @@ from hippovault_storage.sqlite import (
     backup,
     distances,
     files,
-    identity,
+    history,
     pairing,
     query,
     reads,
     schema,
     search,
     transfer,
+    updates,
     vectors,
     verifying,
     writes,
@@ -36,6 +37,9 @@ from hippovault_storage.sqlite.readers import Readers
 from hippovault_storage.sqlite.writer import Writer
 
 log = structlog.get_logger()
+
+ChangeT = TypeVar("ChangeT", pb.UpdateMemoryRequest, pb.DeleteMemoryRequest, pb.UndeleteMemoryRequest)
+ResultT = TypeVar("ResultT")
 
 MAX_LOGGED_IDS = 100
 
@@ -88,7 +92,7 @@ class SqliteEngine:
             return reads.find(connection, request)
 
     def get_memory(self, request: pb.GetMemoryRequest) -> pb.GetMemoryResponse:
-        """Returns one live memory."""
+        """Returns one memory as it is, or as it was."""
         with self._readers.borrow() as connection:
             return reads.get(connection, request)
 
@@ -98,16 +102,26 @@ class SqliteEngine:
             return reads.batch_get(connection, request)
 
     def list_memories(self, request: pb.ListMemoriesRequest) -> pb.ListMemoriesResponse:
-        """Returns a page of live memories, newest first."""
+        """Returns a page of memories, newest first."""
         with self._readers.borrow() as connection:
             return reads.list_page(connection, request)
 
+    def list_memory_versions(self, request: pb.ListMemoryVersionsRequest) -> pb.ListMemoryVersionsResponse:
+        """Returns a page of what a memory was."""
+        with self._readers.borrow() as connection:
+            return history.list_page(connection, request)
+
+    def update_memory(self, request: pb.UpdateMemoryRequest) -> pb.UpdateMemoryResponse:
+        """Changes fields of one live memory."""
+        return self._change(updates.update, request)
+
     def delete_memory(self, request: pb.DeleteMemoryRequest) -> pb.DeleteMemoryResponse:
         """Deletes softly."""
-        if request.dry_run:
-            with self._readers.borrow() as connection:
-                return pb.DeleteMemoryResponse(ids=identity.live_ids(connection, request.namespace, request.ref))
-        return self._writer.run(lambda connection: writes.delete(connection, request))
+        return self._change(writes.delete, request)
+
+    def undelete_memory(self, request: pb.UndeleteMemoryRequest) -> pb.UndeleteMemoryResponse:
+        """Brings deleted memories back."""
+        return self._change(writes.undelete, request)
 
     def search_memories(self, request: pb.SearchMemoriesRequest) -> pb.SearchMemoriesResponse:
         """Runs the arms that are set."""
@@ -161,6 +175,13 @@ class SqliteEngine:
     ) -> maintenance_pb2.ImportMemoriesResponse:
         """Takes exported memories in; those that are wrong are told, not raised."""
         return transfer.take_in(requests, self._writer.run, self._dimensions)
+
+    def _change(self, change: Callable[[Connection, ChangeT], ResultT], request: ChangeT) -> ResultT:
+        """Runs a change, or tells what it would do where the request asks for that."""
+        if request.dry_run:
+            with self._readers.borrow() as connection:
+                return change(connection, request)
+        return self._writer.run(lambda connection: change(connection, request))
 
 
 def _open_writer(path: Path, dimensions: int) -> Connection:

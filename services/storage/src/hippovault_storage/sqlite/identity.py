@@ -5,13 +5,20 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 
+import grpc
+
 from hippovault.memory.v1 import memory_pb2
 from hippovault_chassis.errors import ServiceError
 from hippovault_chassis.memory_rules import DEFAULT_NAMESPACE
 from hippovault_storage.sqlite import query
 from hippovault_storage.sqlite.connections import Connection
+from hippovault_storage.sqlite.scope import VISIBLE
+
+Memory = memory_pb2.Memory
 
 LENGTH_BYTES = 8
+
+KINDS = {memory_pb2.VISIBILITY_DELETED: "deleted memory", memory_pb2.VISIBILITY_ALL: "memory"}
 
 
 def content_hash(content: str) -> str:
@@ -73,29 +80,60 @@ def same(connection: Connection, memory: memory_pb2.Memory) -> int | None:
     return None if found is None else int(found)
 
 
-def live_ids(connection: Connection, namespace: str, ref: memory_pb2.MemoryRef) -> list[int]:
-    """Returns the ids of the live memories that a reference names, the first being the one that a get returns.
+def check_free(connection: Connection, memory: Memory, stored: Memory) -> None:
+    """Looks whether a memory may get the identity that it would have in place of the stored one's.
 
-    Only a content hash can name several, which differ by key: the one without a key comes first, then by id.
+    Raises:
+        ServiceError: ALREADY_EXISTS when another memory, live or deleted, has it.
+    """
+    if _identity(memory) == _identity(stored):  # Another program may have stored the same content twice.
+        return
+    holder, field = same(connection, memory), "key" if memory.key else "content"
+    if holder is not None:
+        raise ServiceError(
+            grpc.StatusCode.ALREADY_EXISTS,
+            "IDENTITY_TAKEN",
+            f"{field}: memory {holder}, {'with this key' if memory.key else 'without a key'}, has it already, live or "
+            "deleted; change that one, or purge it first",
+            field=field,
+        )
+
+
+def named(
+    connection: Connection,
+    namespace: str,
+    ref: memory_pb2.MemoryRef,
+    visibility: memory_pb2.Visibility.ValueType = memory_pb2.VISIBILITY_LIVE,
+) -> list[int]:
+    """Returns the ids of the visible memories that a reference names, the first being the one that a get returns.
+
+    Only a content hash can name several, which differ by key: live ones come first, then the one without a key, then
+    by id.
 
     Raises:
         ServiceError: NOT_FOUND when it names none.
     """
     kind = ref.WhichOneof("ref")
     condition, parameters = {
-        "id": ("memory_id = ?", (ref.id,)),
-        "content_hash": ("content_hash = ?", (connection.vault.digest(ref.content_hash),)),
-        "entity": ("category = ? AND key = ? AND key <> ''", (ref.entity.category, ref.entity.key)),
+        "id": ("h.memory_id = ?", (ref.id,)),
+        "content_hash": ("h.content_hash = ?", (connection.vault.digest(ref.content_hash),)),
+        "entity": ("h.category = ? AND h.key = ? AND h.key <> ''", (ref.entity.category, ref.entity.key)),
     }[kind or "id"]
     ids = query.column(
         connection,
-        f"SELECT memory_id FROM hippo_memories WHERE namespace = ? AND deleted_at IS NULL AND {condition} "
-        "ORDER BY key <> '', memory_id",
+        f"SELECT h.memory_id FROM hippo_memories h WHERE h.namespace = ? AND {VISIBLE[visibility]} AND {condition} "
+        "ORDER BY h.deleted_at IS NOT NULL, h.key <> '', h.memory_id",
         (namespace, *parameters),
     )
     if not ids:
-        raise ServiceError.not_found(f"ref.{kind}", "names no live memory of this namespace")
+        raise ServiceError.not_found(
+            f"ref.{kind}", f"names no {KINDS.get(visibility, 'live memory')} of this namespace"
+        )
     return ids
+
+
+def _identity(memory: Memory) -> tuple[str, ...]:
+    return (memory.category, memory.key) if memory.key else (memory.content,)
 
 
 def _keyed(connection: Connection, namespace: str, category: str, key: str) -> int | None:

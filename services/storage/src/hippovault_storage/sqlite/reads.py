@@ -6,7 +6,9 @@ import contextlib
 
 from hippovault.memory.v1 import memory_pb2
 from hippovault.storage.v1 import storage_pb2 as pb
-from hippovault_storage.sqlite import identity, pages, query, records, scope
+from hippovault_chassis.errors import ServiceError
+from hippovault_storage import times
+from hippovault_storage.sqlite import history, identity, pages, query, records, scope
 from hippovault_storage.sqlite.connections import Connection
 from hippovault_storage.sqlite.scope import Scope
 
@@ -30,12 +32,14 @@ def find(connection: Connection, request: pb.FindMemoryRequest) -> pb.FindMemory
 
 
 def get(connection: Connection, request: pb.GetMemoryRequest) -> pb.GetMemoryResponse:
-    """Returns the live memory that the reference names.
+    """Returns the visible memory that the reference names; with as_of, what it was then.
 
     Raises:
         ServiceError: NOT_FOUND when there is none.
     """
-    ids = identity.live_ids(connection, request.namespace, request.ref)
+    if request.HasField("as_of"):
+        return pb.GetMemoryResponse(memory=_as_of(connection, request))
+    ids = identity.named(connection, request.namespace, request.ref, request.visibility)
     return pb.GetMemoryResponse(memory=records.one(connection, ids[0]))
 
 
@@ -51,29 +55,28 @@ def batch_get(connection: Connection, request: pb.BatchGetMemoriesRequest) -> pb
 
 
 def list_page(connection: Connection, request: pb.ListMemoriesRequest) -> pb.ListMemoriesResponse:
-    """Returns a page of live memories, newest first.
+    """Returns a page of visible memories, newest first.
 
     Raises:
         ServiceError: INVALID_ARGUMENT when the page token is not one of this listing.
     """
-    within = scope.live(connection.vault, request.namespace, request.filter)
+    within = scope.visible(connection.vault, request.namespace, request.filter, request.visibility)
     after, parameters = "", within.parameters
     if request.page_token:
         after = "AND (h.created_at, h.memory_id) < (?, ?)"
         parameters += pages.position(request)
-    response, size = pb.ListMemoriesResponse(total_size=_count(connection, within)), 0
     rows = connection.execute(
         f"{records.SELECT} WHERE {within.condition} {after} "
         "ORDER BY h.created_at DESC, h.memory_id DESC LIMIT ? OFFSET ?",
         (*parameters, request.page_size + 1, request.skip),
     )
     with contextlib.closing(rows):  # Left before its end, see `query`.
-        for memory in (records.memory(connection.vault, row) for row in rows):
-            size += memory.ByteSize()
-            if len(response.memories) == request.page_size or (response.memories and size > records.MAX_ANSWER_BYTES):
-                response.next_page_token = pages.token(request, response.memories[-1])
-                break
-            response.memories.append(memory)
+        found = (records.memory(connection.vault, row) for row in rows)
+        memories, more = pages.take(found, request.page_size)
+    response = pb.ListMemoriesResponse(memories=memories, total_size=_count(connection, within))
+    if more:
+        last = memories[-1]
+        response.next_page_token = pages.token(request, times.seconds(last.created_at), last.id)
     return response
 
 
@@ -123,6 +126,14 @@ def count(connection: Connection) -> pb.GetStatsResponse:
     )
     live, deleted, namespaces = query.rows(connection, counts)[0]
     return pb.GetStatsResponse(live_memories=live, deleted_memories=deleted, namespaces=namespaces)
+
+
+def _as_of(connection: Connection, request: pb.GetMemoryRequest) -> memory_pb2.Memory:
+    memory_id = identity.named(connection, request.namespace, request.ref, memory_pb2.VISIBILITY_ALL)[0]
+    memory = history.as_of(connection, memory_id, times.seconds(request.as_of))
+    if memory is None:
+        raise ServiceError.not_found("as_of", "the memory was not there at this time")
+    return memory
 
 
 def _count(connection: Connection, within: Scope) -> int:

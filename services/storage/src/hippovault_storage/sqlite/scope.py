@@ -11,6 +11,14 @@ from hippovault.memory.v1 import memory_pb2
 from hippovault_storage import times
 from hippovault_storage.vault import Vault
 
+VISIBLE = {
+    memory_pb2.VISIBILITY_UNSPECIFIED: "h.deleted_at IS NULL",
+    memory_pb2.VISIBILITY_LIVE: "h.deleted_at IS NULL",
+    memory_pb2.VISIBILITY_DELETED: "h.deleted_at IS NOT NULL",
+    memory_pb2.VISIBILITY_ALL: "TRUE",
+}
+"""Conditions on `hippo_memories h`."""
+
 
 @dataclass(frozen=True)
 class Scope:
@@ -22,7 +30,14 @@ class Scope:
 
 def live(vault: Vault, namespace: str, conditions: memory_pb2.Filter) -> Scope:
     """Returns the live memories of a namespace for which every given condition of the filter holds."""
-    parts: list[str] = ["h.namespace = ?", "h.deleted_at IS NULL"]
+    return visible(vault, namespace, conditions, memory_pb2.VISIBILITY_LIVE)
+
+
+def visible(
+    vault: Vault, namespace: str, conditions: memory_pb2.Filter, visibility: memory_pb2.Visibility.ValueType
+) -> Scope:
+    """Returns the memories of a namespace that are visible and for which every given condition of the filter holds."""
+    parts: list[str] = ["h.namespace = ?", VISIBLE[visibility]]
     parameters: list[apsw.SQLiteValue] = [namespace]
 
     def add(condition: str, *values: apsw.SQLiteValue) -> None:

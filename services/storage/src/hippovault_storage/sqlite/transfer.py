@@ -14,7 +14,7 @@ from hippovault.memory.v1 import memory_pb2
 from hippovault.storage.v1 import maintenance_pb2 as pb
 from hippovault_chassis.errors import ServiceError
 from hippovault_storage import record_checks, times
-from hippovault_storage.sqlite import identity, past, query, records, vectors, writes
+from hippovault_storage.sqlite import history, identity, query, records, vectors, writes
 from hippovault_storage.sqlite.connections import Connection
 
 Run = Callable[[Callable[[Connection], list[bool]]], list[bool]]
@@ -64,13 +64,13 @@ def take_in(requests: Iterable[pb.ImportMemoriesRequest], run: Run, dimensions: 
 
 def _records(connection: Connection, memory_id: int, *, with_vectors: bool) -> Iterator[pb.MemoryRecord]:
     memory = records.one(connection, memory_id)
-    record = pb.MemoryRecord(memory=memory, since=times.timestamp(past.since(connection, memory_id)))
+    record = pb.MemoryRecord(memory=memory, since=times.timestamp(history.since(connection, memory_id)))
     if with_vectors:
         record.vectors = _vectors(connection, memory_id)
         for codes in vectors.token_codes(connection, [memory_id]).values():
             record.token_codes.CopyFrom(codes)
     size = record.ByteSize()
-    for version in past.versions(connection, memory):
+    for version in history.versions(connection, memory):
         added = version.ByteSize()
         if size + added > records.MAX_ANSWER_BYTES:
             yield record
@@ -141,12 +141,15 @@ def _store(connection: Connection, record: pb.MemoryRecord) -> bool:
     memory = record.memory
     memory_id = identity.same(connection, memory)
     stored = None if memory_id is None else records.one(connection, memory_id)
-    if stored and _changed(stored, past.since(connection, stored.id)) >= _changed(memory, times.seconds(record.since)):
+    began = times.seconds(record.since)
+    if stored and _changed(stored, history.since(connection, stored.id)) >= _changed(memory, began):
         return False
     if stored:
         memory.id = stored.id
     writes.write(connection, memory, stored)
-    past.replace(connection, record)
+    for version in record.history:
+        version.memory.namespace = memory.namespace
+    history.replace(connection, memory.id, began, record.history)
     vectors.purge(connection, [memory.id])
     codes = record.token_codes if record.HasField("token_codes") else None
     if record.vectors:

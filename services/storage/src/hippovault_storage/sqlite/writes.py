@@ -12,12 +12,15 @@ from hippovault.memory.v1 import memory_pb2
 from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault_chassis.errors import ServiceError
 from hippovault_storage import merging, times
-from hippovault_storage.sqlite import foreign, identity, query, records, text, vectors
+from hippovault_storage.sqlite import foreign, history, identity, query, records, text, vectors
 from hippovault_storage.sqlite.connections import Connection
 
 Memory = memory_pb2.Memory
 Columns = records.Columns
 SealedColumns = records.SealedColumns
+
+ENDING = {memory_pb2.WRITE_OUTCOME_UPDATED, memory_pb2.WRITE_OUTCOME_REVIVED}
+"""Outcomes after which a memory is another one than it was."""
 
 LARGEST_ID = 2**63 - 1
 LARGEST = (
@@ -37,7 +40,8 @@ def put(connection: Connection, request: pb.PutMemoryRequest) -> pb.PutMemoryRes
     memory_id = identity.find(connection, given.namespace, given.content, given.category, given.key)
     stored = None if memory_id is None else records.one(connection, memory_id)
     embedded = stored is not None and records.has_vector(connection, stored.id)
-    memory, outcome = merging.decide(stored, request, times.now(), embedded=embedded)
+    now = times.now()
+    memory, outcome = merging.decide(stored, request, now, embedded=embedded)
     existed = outcome == memory_pb2.WRITE_OUTCOME_EXISTED
     if not existed and not request.vectors:
         raise ServiceError(
@@ -46,6 +50,8 @@ def put(connection: Connection, request: pb.PutMemoryRequest) -> pb.PutMemoryRes
             "vectors: must be given, since no live memory has this content",
             field="vectors",
         )
+    if stored and outcome in ENDING:
+        history.begin_life(connection, stored, now)
     if stored is None or memory != stored:
         write(connection, memory, stored)
     if request.vectors and not (existed and embedded):
@@ -56,19 +62,33 @@ def put(connection: Connection, request: pb.PutMemoryRequest) -> pb.PutMemoryRes
 
 
 def delete(connection: Connection, request: pb.DeleteMemoryRequest) -> pb.DeleteMemoryResponse:
-    """Deletes softly. The vector stays for a revival; the words go, so that they cost no search.
+    """Deletes softly; with dry_run it tells which. The vector stays, the words go, so that they cost no search.
 
     Raises:
         ServiceError: NOT_FOUND when the reference names no live memory.
     """
-    ids, now = identity.live_ids(connection, request.namespace, request.ref), times.now()
-    for table, column in (("memories", "id"), ("hippo_memories", "memory_id")):
-        connection.execute(
-            f"UPDATE {table} SET deleted_at = ? WHERE {column} IN (SELECT value FROM json_each(?))",
-            (now, records.as_json(ids)),
-        )
-    remove_words(connection, ids)
+    ids, now = identity.named(connection, request.namespace, request.ref), times.now()
+    if not request.dry_run:
+        for memory_id in ids:
+            _set_deleted(connection, memory_id, times.later(now, history.since(connection, memory_id)))
+        remove_words(connection, ids)
     return pb.DeleteMemoryResponse(ids=ids)
+
+
+def undelete(connection: Connection, request: pb.UndeleteMemoryRequest) -> pb.UndeleteMemoryResponse:
+    """Brings deleted memories back as they were; with dry_run it tells which.
+
+    Raises:
+        ServiceError: NOT_FOUND when the reference names no deleted memory.
+    """
+    ids = identity.named(connection, request.namespace, request.ref, memory_pb2.VISIBILITY_DELETED)
+    now = times.now()
+    if not request.dry_run:
+        for memory in [records.one(connection, memory_id) for memory_id in ids]:
+            history.begin_life(connection, memory, now)
+            _set_deleted(connection, memory.id, None)
+            write_words(connection, [memory])
+    return pb.UndeleteMemoryResponse(ids=ids)
 
 
 def write_tags(connection: Connection, memories: Sequence[Memory]) -> None:
@@ -109,7 +129,8 @@ def write(connection: Connection, memory: Memory, stored: Memory | None) -> None
         memory.id = _next_id(connection)
         row = {"id": memory.id, "content_hash": _row_hash(connection, memory), **_row(memory)}
         _insert(connection, "memories", records.sealed(vault, memory, row))
-        side_row = {"memory_id": memory.id, **_side_row(memory)}
+        since = times.seconds(memory.updated_at)
+        side_row = {"memory_id": memory.id, "since": since, **_side_row(memory)}
         _insert(connection, "hippo_memories", records.sealed(vault, memory, side_row))
     else:
         resealed = vault.seals and records.place(stored) != records.place(memory)
@@ -126,6 +147,11 @@ def write(connection: Connection, memory: Memory, stored: Memory | None) -> None
         remove_words(connection, [memory.id])
     elif stored is None or _words(stored) != _words(memory):
         write_words(connection, [memory])
+
+
+def _set_deleted(connection: Connection, memory_id: int, instant: float | None) -> None:
+    for table, key in (("memories", "id"), ("hippo_memories", "memory_id")):
+        connection.execute(f"UPDATE {table} SET deleted_at = ? WHERE {key} = ?", (instant, memory_id))
 
 
 def _row(memory: Memory) -> Columns:

@@ -1,0 +1,51 @@
+"""Changing one live memory: the fields that a mask names."""
+
+from __future__ import annotations
+
+import grpc
+
+from hippovault.memory.v1 import memory_pb2
+from hippovault.storage.v1 import storage_pb2 as pb
+from hippovault_chassis.errors import ServiceError
+from hippovault_storage import merging, times
+from hippovault_storage.sqlite import history, identity, records, vectors, writes
+from hippovault_storage.sqlite.connections import Connection
+
+Memory = memory_pb2.Memory
+
+
+def update(connection: Connection, request: pb.UpdateMemoryRequest) -> pb.UpdateMemoryResponse:
+    """Sets the fields that the mask names; with dry_run it tells what the memory would be.
+
+    Raises:
+        ServiceError: NOT_FOUND, ABORTED and ALREADY_EXISTS, as storage.proto says.
+    """
+    stored = records.one(connection, identity.named(connection, request.namespace, request.ref)[0])
+    _check_version(stored, request.expected_version)
+    now, embedded = times.now(), records.has_vector(connection, stored.id)
+    memory = merging.updated(stored, request, now, embedded=embedded)
+    identity.check_free(connection, memory, stored)
+    takes_vector = merging.takes_vector(stored, memory, request, embedded=embedded)
+    if not request.dry_run:
+        _apply(connection, memory, stored, now)
+        if takes_vector:
+            codes = request.token_codes if request.HasField("token_codes") else None
+            vectors.write(connection, memory.id, request.vectors, codes)
+    return pb.UpdateMemoryResponse(memory=records.as_read(memory), changed=takes_vector or memory != stored)
+
+
+def _apply(connection: Connection, memory: Memory, stored: Memory, now: float) -> None:
+    if memory.content != stored.content:
+        history.begin_life(connection, stored, now)
+    if memory != stored:
+        writes.write(connection, memory, stored)
+
+
+def _check_version(stored: Memory, expected: int) -> None:
+    if expected not in {0, stored.version}:
+        raise ServiceError(
+            grpc.StatusCode.ABORTED,
+            "OTHER_VERSION",
+            f"expected_version: is {expected}, but the memory has version {stored.version}; read it again",
+            field="expected_version",
+        )
