@@ -33,6 +33,7 @@ COMMANDS = {
     "undelete": "entities:undelete",
     "purge": "entities:purge",
     "import": "importing:import_file",
+    "export": "exporting:export",
     "verify": "maintenance:verify",
     "reindex": "maintenance:reindex",
     "rotate-key": "maintenance:rotate_key",

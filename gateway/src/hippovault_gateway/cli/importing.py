@@ -1,19 +1,22 @@
-"""`hippovault import`: remembers the lines of a file in batches; a bad line does not stop the others."""
+"""`hippovault import`: takes a file of memories in; what is wrong in it does not stop the rest."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from pydantic import Field
 
 from hippovault.memory.v1 import memory_service_pb2 as pb
+from hippovault_chassis import record_lines
 from hippovault_chassis.errors import ServiceError
-from hippovault_gateway.cli import failures, output
+from hippovault_gateway.cli import databases, failures, output, records
 from hippovault_gateway.cli.client import Client, connect
 from hippovault_gateway.cli.jsonl import Line, lines
-from hippovault_gateway.cli.options import CLIENT_DEFAULTS, ClientOptions
+from hippovault_gateway.cli.options import IMPORT_DEFAULTS, ImportOptions
+from hippovault_gateway.cli.records import MAX_ERRORS_TOLD, LineError
 from hippovault_gateway.documents import Document
 from hippovault_gateway.views import OUTCOMES
 
@@ -21,15 +24,8 @@ BATCH_LINES = 32
 """Few enough that a slow machine embeds them within a request's time, however long they are."""
 BATCH_BYTES = 1024 * 1024
 """A request may have 2 MiB, and a single line adds at most one."""
-MAX_ERRORS_TOLD = 1000
-
-
-class LineError(Document):
-    """Why a line was not remembered."""
-
-    line: int
-    field: str
-    message: str
+START_BYTES = 256
+"""Enough of a file to tell what it is."""
 
 
 class ImportView(Document):
@@ -95,11 +91,13 @@ class Importer:
             self._tell(f"line {number}: {message}")
 
 
-def import_file(file: Path, /, *, options: ClientOptions = CLIENT_DEFAULTS) -> int:
-    """Remembers every line of a JSONL file.
+def import_file(file: Path, /, *, options: ImportOptions = IMPORT_DEFAULTS) -> int:
+    """Takes in a file of memories: lines to remember, an export, or a database of another program.
 
-    A line is an object with the member content and, optionally, namespace, category, key, tags, hints, memory_type,
-    importance, metadata and created_at. Lines that are wrong are told, and the others go in; a file may be imported
+    A line to remember is an object with the member content and, optionally, namespace, category, key, tags, hints,
+    memory_type, status, importance, metadata and created_at. What export wrote, and the databases of
+    mcp-memory-service and claude-hippo, come in as they are, with hints, history and vectors; where a memory is there
+    already, the one that was changed last stays. What is wrong is told, and the rest goes in; a file may be imported
     again.
 
     Args:
@@ -107,10 +105,27 @@ def import_file(file: Path, /, *, options: ClientOptions = CLIENT_DEFAULTS) -> i
         options: Which memory, and how to answer.
 
     Returns:
-        1 when a line failed.
+        1 when anything failed.
     """
+    with file.open("rb") as source, _progress(file) as (advance, tell):
+        start = source.peek(START_BYTES)
+        if start.startswith(databases.MAGIC):
+            with databases.read(file, options.layout) as made:
+                view = records.take_in(made, options, lambda _done: None, tell)
+        elif record_lines.is_header(start.partition(b"\n")[0]):
+            view = records.take_in(source, options, advance, tell)
+        else:
+            return _remember(source, options, advance, tell)
+    records.show(view, as_json=options.json)
+    return 1 if view.failed else 0
+
+
+def _remember(
+    source: BinaryIO, options: ImportOptions, advance: Callable[[int], None], tell: Callable[[str], None]
+) -> int:
+    """Remembers every line; returns 1 when one failed."""
     stopped: ServiceError | None = None
-    with connect(options) as client, file.open("rb") as source, _progress(file) as (advance, tell):
+    with connect(options) as client:
         importer = Importer(client, tell)
         try:
             for line in lines(source):

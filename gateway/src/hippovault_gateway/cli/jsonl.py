@@ -47,14 +47,19 @@ class Line:
         return parse(MemoryInput, value).request()
 
 
-def lines(file: BinaryIO) -> Iterator[Line]:
-    """Yields the lines that are not blank; never holds more than one in memory."""
+def lines(file: BinaryIO, limit: int = MAX_LINE_BYTES) -> Iterator[Line]:
+    """Yields the lines that are not blank; never holds more than one in memory.
+
+    Args:
+        file: The file.
+        limit: Bytes of a line; of what has more, one more is kept.
+    """
     number = end = 0
-    while text := file.readline(MAX_LINE_BYTES + 1):
+    while text := file.readline(limit + 1):
         number, end = number + 1, end + len(text)
         piece = text
-        while len(piece) > MAX_LINE_BYTES and not piece.endswith(b"\n"):
-            piece = file.readline(MAX_LINE_BYTES + 1)
+        while len(piece) > limit and not piece.endswith(b"\n"):
+            piece = file.readline(limit + 1)
             end += len(piece)
         if not text.isspace():
             yield Line(number, text, end)

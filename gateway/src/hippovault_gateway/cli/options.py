@@ -51,6 +51,13 @@ class StoreOptions(Options):
     """gRPC target of the storage service (default: where the gateway finds it)."""
 
 
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ImportOptions(ClientOptions, StoreOptions):
+    """Options of import, which asks the memory or, where whole memories are taken in, its storage service."""
+
+
 DEFAULTS = Options()
 CLIENT_DEFAULTS = ClientOptions()
 STORE_DEFAULTS = StoreOptions()
+IMPORT_DEFAULTS = ImportOptions()

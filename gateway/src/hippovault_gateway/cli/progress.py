@@ -7,11 +7,11 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def bar(name: str) -> Iterator[Callable[[int, int], None]]:
+def bar(name: str) -> Iterator[Callable[[int, int | None], None]]:
     """Shows a bar while the context lasts.
 
     Yields:
-        What takes how many are done, and of how many.
+        What takes how many are done, and of how many; None where nobody knows.
     """
     from rich.console import Console
     from rich.progress import Progress

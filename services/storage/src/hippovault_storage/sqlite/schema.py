@@ -240,8 +240,9 @@ def version(connection: apsw.Connection) -> int:
 
 
 def dimensions(connection: apsw.Connection) -> int:
-    """Returns the length of the vectors of a file that has been checked."""
-    return int(next(DECLARED.finditer(_made_by(connection)))[1])
+    """Returns the length of a file's vectors; 0 where it has no table of them."""
+    found = DECLARED.search(_made_by(connection))
+    return int(found[1]) if found else 0
 
 
 def _made_by(connection: apsw.Connection) -> str:
