@@ -18,6 +18,9 @@ from hippovault_storage.sqlite.connections import Connection
 FLOAT32 = np.dtype("<f4")
 FLOAT16 = np.dtype("<f2")
 
+UNIT_TOLERANCE = 1e-5
+"""What a squared length may be off by before it changes a cosine by more than float16 does."""
+
 CHUNK = 2_000
 """Memories a transaction of `backfill`."""
 
@@ -105,12 +108,13 @@ def refresh(connection: Connection, ids: Sequence[int]) -> None:
 
 def halves(matrix: npt.NDArray[np.float32]) -> npt.NDArray[np.float16]:
     """Returns vectors of any length, a row each, as unit vectors in half the bytes; zeros for one without direction."""
-    with np.errstate(all="ignore"):  # Another program may have written anything.
-        wide = matrix.astype(np.float64)
-        unit = wide / np.sqrt((wide * wide).sum(axis=1, keepdims=True))
-    unit[np.isnan(unit)] = 0.0
-    result: npt.NDArray[np.float16] = unit.astype(FLOAT16)
-    return result
+    squares = np.vecdot(matrix, matrix, dtype=np.float64)
+    if not all(abs(square - 1) < UNIT_TOLERANCE for square in squares.tolist()):
+        # Another program may have written anything.
+        wide, pointless = matrix.astype(np.float64), ~((squares > 0) & np.isfinite(squares))
+        wide[pointless], squares[pointless] = 0, 1
+        matrix = wide / np.sqrt(squares)[:, np.newaxis]
+    return matrix.astype(FLOAT16)
 
 
 def _write_first(connection: Connection, memory_id: int, vector: bytes) -> None:
