@@ -141,7 +141,7 @@ def test_what_is_wrong_in_an_export_is_told_by_its_line(target: Keeper, tmp_path
     memory = '{"memory":{"content":"%s","created_at":"2026-01-31T12:00:00Z"}}'
     history = '{"history":[{"memory":{"content":"secret","created_at":"2026-01-31T12:00:00Z"}}]}'
     lines = [
-        '{"format":"hippovault-memories","version":1}',
+        '{ "format" : "hippovault-memories", "version": 1 }',
         memory % "first",
         "{nonsense",
         history,

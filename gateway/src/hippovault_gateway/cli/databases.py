@@ -19,8 +19,6 @@ from hippovault_chassis.errors import ServiceError
 from hippovault_chassis.home import Home
 from hippovault_gateway.cli.backup import new_file
 
-MAGIC = b"SQLite format 3\0"
-"""How such a file begins."""
 MODULE = "hippovault_storage.shodh"
 
 

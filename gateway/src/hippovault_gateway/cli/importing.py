@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO
 
 from pydantic import Field
 
 from hippovault.memory.v1 import memory_service_pb2 as pb
-from hippovault_chassis import record_lines
 from hippovault_chassis.errors import ServiceError
-from hippovault_gateway.cli import databases, failures, output, records
+from hippovault_gateway.cli import failures, output
 from hippovault_gateway.cli.client import Client, connect
 from hippovault_gateway.cli.jsonl import Line, lines
 from hippovault_gateway.cli.options import IMPORT_DEFAULTS, ImportOptions
-from hippovault_gateway.cli.records import MAX_ERRORS_TOLD, LineError
 from hippovault_gateway.documents import Document
 from hippovault_gateway.views import OUTCOMES
 
@@ -24,8 +24,20 @@ BATCH_LINES = 32
 """Few enough that a slow machine embeds them within a request's time, however long they are."""
 BATCH_BYTES = 1024 * 1024
 """A request may have 2 MiB, and a single line adds at most one."""
+MAX_ERRORS_TOLD = 1000
 START_BYTES = 256
 """Enough of a file to tell what it is."""
+DATABASE = b"SQLite format 3\0"
+EXPORT = re.compile(rb'\s*\{\s*"format"\s*:')
+"""How files of whole memories begin. What reads them is imported for them alone."""
+
+
+class LineError(Document):
+    """Why a line was not taken in."""
+
+    line: int
+    field: str
+    message: str
 
 
 class ImportView(Document):
@@ -109,13 +121,26 @@ def import_file(file: Path, /, *, options: ImportOptions = IMPORT_DEFAULTS) -> i
     """
     with file.open("rb") as source, _progress(file) as (advance, tell):
         start = source.peek(START_BYTES)
-        if start.startswith(databases.MAGIC):
-            with databases.read(file, options.layout) as made:
-                view = records.take_in(made, options, lambda _done: None, tell)
-        elif record_lines.is_header(start.partition(b"\n")[0]):
-            view = records.take_in(source, options, advance, tell)
-        else:
-            return _remember(source, options, advance, tell)
+        if start.startswith(DATABASE) or EXPORT.match(start):
+            return _take_in(file, source, options, advance, tell)
+        return _remember(source, options, advance, tell)
+
+
+def _take_in(
+    file: Path,
+    source: BufferedReader,
+    options: ImportOptions,
+    advance: Callable[[int], None],
+    tell: Callable[[str], None],
+) -> int:
+    """Takes whole memories in; returns 1 when one failed."""
+    from hippovault_gateway.cli import databases, records
+
+    if source.peek(START_BYTES).startswith(DATABASE):
+        with databases.read(file, options.layout) as lines_of_it:
+            view = records.take_in(lines_of_it, options, lambda _done: None, tell)
+    else:
+        view = records.take_in(source, options, advance, tell)
     records.show(view, as_json=options.json)
     return 1 if view.failed else 0
 

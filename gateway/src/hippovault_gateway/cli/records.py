@@ -12,19 +12,10 @@ from hippovault.storage.v1 import maintenance_pb2 as pb
 from hippovault_chassis import record_lines
 from hippovault_chassis.errors import ServiceError
 from hippovault_gateway.cli import output, store
+from hippovault_gateway.cli.importing import MAX_ERRORS_TOLD, LineError
 from hippovault_gateway.cli.jsonl import lines
 from hippovault_gateway.cli.options import StoreOptions
 from hippovault_gateway.documents import Document
-
-MAX_ERRORS_TOLD = 1000
-
-
-class LineError(Document):
-    """Why a line was not taken in."""
-
-    line: int
-    field: str
-    message: str
 
 
 class RecordsView(Document):
@@ -44,6 +35,9 @@ class _Reader:
     Args:
         source: The lines, the header first.
         advance: Takes the bytes done.
+
+    Raises:
+        ServiceError: They are no export, or one of a newer form.
     """
 
     def __init__(self, source: BinaryIO, advance: Callable[[int], None]) -> None:
@@ -51,17 +45,18 @@ class _Reader:
         self.failure: OSError | None = None
         self.numbers = array("q")
         """The line of each request."""
-        self._source = source
+        self._lines = lines(source, record_lines.MAX_BYTES)
         self._advance = advance
         self._whole = True
         """Whether the last line that had a memory is a record."""
+        header = next(self._lines, None)  # A child that failed gives none, and tells why later.
+        if header and not record_lines.is_header(header.text):
+            raise ServiceError.invalid("line", "the first is not the header of an export")
 
     def requests(self) -> Iterator[pb.ImportMemoriesRequest]:
         """Yields the request of every line that has a record."""
         try:
-            read = lines(self._source, record_lines.MAX_BYTES)
-            next(read, None)  # The header; a child that failed gives none.
-            for line in read:
+            for line in self._lines:
                 yield from self._request(line.number, line.text)
                 self._advance(line.end)
         except OSError as error:
