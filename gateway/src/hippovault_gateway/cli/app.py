@@ -27,7 +27,7 @@ COMMANDS = {
     "recall": "memories:recall",
     "get": "entities:get",
     "list": "listing:list_memories",
-    "update": "entities:update",
+    "update": "updating:update",
     "history": "entities:history",
     "forget": "memories:forget",
     "undelete": "entities:undelete",

@@ -12,7 +12,7 @@ from hippovault_gateway.cli.client import connect
 from hippovault_gateway.cli.inputs import BY_ID, Hints, Naming, Stdin, Tags
 from hippovault_gateway.cli.listing import show_memories
 from hippovault_gateway.cli.options import CLIENT_DEFAULTS, ClientOptions
-from hippovault_gateway.cli.output import show_json, show_line, warn
+from hippovault_gateway.cli.output import TRUNCATED, show_json, show_line, warn
 from hippovault_gateway.documents import MemoryInput, parse
 from hippovault_gateway.views import ForgetView, RecallView, RememberView
 
@@ -75,7 +75,7 @@ def remember(
     memory = view.memory
     show_line(f"{view.outcome}: memory {memory.id} in namespace {memory.namespace}, content_hash {memory.content_hash}")
     if view.truncated:
-        warn("the text is longer than the model's window: its end is found by words, not by meaning")
+        warn(TRUNCATED)
 
 
 def recall(
