@@ -111,7 +111,7 @@ def commands(
     """The doors of the command line, run within this process, which spares their start."""
 
     def run(gateway: Gateway, *arguments: str) -> dict[str, Any]:
-        return in_process(gateway.variables, monkeypatch, capsys)(*arguments)[1]
+        return in_process(gateway.variables, monkeypatch, capsys, warns=True)(*arguments)[1]
 
     def remember(gateway: Gateway) -> Remember:
         def one(document: dict[str, Any]) -> str:

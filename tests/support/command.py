@@ -45,9 +45,20 @@ def answer(home: Path, command: str, *arguments: str, stdin: bytes = b"") -> dic
 
 
 def in_process(
-    variables: Mapping[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    variables: Mapping[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    warns: bool = False,
 ) -> Run:
-    """Returns what runs commands within this process, which spares their start."""
+    """Returns what runs commands within this process, which spares their start.
+
+    Args:
+        variables: What they find in the environment.
+        monkeypatch: The test's.
+        capsys: The test's.
+        warns: Whether they may write to stderr.
+    """
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
 
@@ -55,7 +66,7 @@ def in_process(
         capsys.readouterr()
         code = app.run([*arguments, "--json"])
         shown = capsys.readouterr()
-        assert shown.err == ""
+        assert warns or shown.err == ""
         document: dict[str, Any] = json.loads(shown.out)
         return code, document
 
