@@ -297,3 +297,24 @@ def test_health_answers_while_all_threads_are_busy_and_further_calls_are_refused
 
         released.set()
         assert [each.code() for each in calls].count(grpc.StatusCode.OK) == 3
+
+
+@pytest.mark.parametrize("kind", ["unary_unary", "unary_stream"])
+def test_a_threaded_handler_learns_that_its_client_has_gone(home: Path, kind: str) -> None:
+    began, told = threading.Event(), threading.Event()
+
+    def wait(_request: StringValue, _context: grpc.ServicerContext) -> Any:
+        began.set()
+        while not deadline.is_over():
+            told.wait(0.01)  # Only to be no burden.
+        told.set()
+        return iter(()) if kind.endswith("stream") else FIRST
+
+    home.mkdir()
+    with connected(home, {kind: wait}, threads=1) as channel:
+        method = getattr(channel, kind)(f"/{NAME}/{kind}", StringValue.SerializeToString, DoubleValue.FromString)
+        answer = method(StringValue()) if kind.endswith("stream") else method.future(StringValue())
+        assert began.wait(SECONDS)
+        assert not told.is_set()
+        answer.cancel()
+        assert told.wait(SECONDS)

@@ -89,7 +89,10 @@ def prepare_writer(connection: Connection, path: Path) -> None:
 
     Raises:
         ServiceError: FAILED_PRECONDITION where the file's place cannot have a write-ahead log, as on a network.
+        apsw.ReadOnlyError: The file cannot be written.
     """
+    if connection.readonly("main"):  # SQLite makes do with that.
+        raise apsw.ReadOnlyError("it could be opened for reading alone")
     connection.transaction_mode = "IMMEDIATE"  # What reads before it writes must not be overtaken in between.
     connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
     if not connection.pragma("application_id"):

@@ -186,7 +186,7 @@ class SqliteEngine:
 
 def _open_writer(path: Path, dimensions: int) -> Connection:
     """Returns a connection to the file, checked, migrated and adopted; closes it when any of that fails."""
-    left_log = files.beside(path, files.LOG).exists()
+    left_log = files.has_log(path)
     connection = connect(path)
     try:
         # A refused file stays as it was: closing must not move what a crash left in its log.
@@ -194,7 +194,7 @@ def _open_writer(path: Path, dimensions: int) -> Connection:
         if left_log:
             pairing.check(connection, path)
         schema.check(connection, path, dimensions)
-        path.chmod(files.MODE)
+        path.chmod(path.stat().st_mode & files.MODE)  # Nobody else's, and no more than it was.
         prepare_writer(connection, path)
         schema.migrate(connection, dimensions)
         adopted = adoption.adopt(connection)

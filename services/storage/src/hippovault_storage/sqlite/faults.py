@@ -20,14 +20,22 @@ VECTOR_FAILURE = re.compile("chunk|blob|sqlite-vec")
 
 # google.rpc.Code gives a full file system as an example of RESOURCE_EXHAUSTED.
 FAULTS: dict[type[apsw.Error], tuple[grpc.StatusCode, str, str]] = {
-    apsw.FullError: (grpc.StatusCode.RESOURCE_EXHAUSTED, "DISK_FULL", "cannot grow: the disk is full"),
-    apsw.ReadOnlyError: (grpc.StatusCode.FAILED_PRECONDITION, "READ_ONLY", "cannot be written"),
+    apsw.FullError: (grpc.StatusCode.RESOURCE_EXHAUSTED, "DISK_FULL", "cannot grow: the disk is full; free some space"),
+    apsw.ReadOnlyError: (
+        grpc.StatusCode.FAILED_PRECONDITION,
+        "READ_ONLY",
+        "cannot be written; see to the file's mode, its directory's, and the file system's",
+    ),
     apsw.PermissionsError: (grpc.StatusCode.FAILED_PRECONDITION, "PERMISSION", "cannot be accessed"),
     apsw.CorruptError: (grpc.StatusCode.DATA_LOSS, "CORRUPT", f"is damaged; {REMEDY}"),
     apsw.NotADBError: (grpc.StatusCode.DATA_LOSS, "NOT_A_DATABASE", "is not a readable SQLite database"),
     apsw.BusyError: (grpc.StatusCode.UNAVAILABLE, "LOCKED", "is locked by another program"),
     apsw.LockedError: (grpc.StatusCode.UNAVAILABLE, "LOCKED", "is locked by another program"),
-    apsw.IOError: (grpc.StatusCode.UNAVAILABLE, "DISK_ERROR", "cannot be read or written"),
+    apsw.IOError: (
+        grpc.StatusCode.UNAVAILABLE,
+        "DISK_ERROR",
+        "cannot be read or written; see to the disk, and to quotas and limits",
+    ),
     apsw.CantOpenError: (grpc.StatusCode.UNAVAILABLE, "CANNOT_OPEN", "cannot be opened"),
 }
 

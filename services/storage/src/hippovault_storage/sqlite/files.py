@@ -14,6 +14,12 @@ def beside(path: Path, ending: str) -> Path:
     return path.with_name(path.name + ending)
 
 
+def has_log(path: Path) -> bool:
+    """Tells whether there are changes that are not in the database yet."""
+    log = beside(path, LOG)
+    return log.exists() and log.stat().st_size > 0
+
+
 def keys(path: Path) -> Path:
     """Returns the file of wrapped keys, there where the store is encrypted."""
     return path.with_suffix(".keys")

@@ -21,12 +21,19 @@ def own(path: Path) -> IO[str]:
     What a kill left is put right: copies for backups are removed, a restored file takes its place.
 
     Raises:
-        ServiceError: Another process holds it; the message tells its id.
+        ServiceError: Another process holds it, and the message tells its id; or its directory cannot be written.
     """
     try:
         lock = locks.lock_file(path.with_suffix(".lock"), f"{path} is open", PATIENCE_SECONDS)
     except locks.LockHeldError as error:
         raise ServiceError(grpc.StatusCode.FAILED_PRECONDITION, "ALREADY_RUNNING", str(error)) from None
+    except OSError as error:
+        raise ServiceError(
+            grpc.StatusCode.FAILED_PRECONDITION,
+            "READ_ONLY",
+            f"{path} cannot be opened, since the directory {path.parent} cannot be written ({error.strerror}); "
+            "see to its owner, its mode and its file system",
+        ) from error
     try:
         backup.clear(path)
         replacing.finish(path)

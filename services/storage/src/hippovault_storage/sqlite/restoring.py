@@ -60,8 +60,8 @@ def _check_file(path: Path, backup: Path) -> None:
         raise _refused("NO_BACKUP", f"{backup} is the store itself; name a backup of it")
     if not backup.stat().st_size:
         raise _refused("NO_BACKUP", f"{backup} is empty")
-    log = files.beside(backup, files.LOG)
-    if log.exists() and log.stat().st_size:
+    if files.has_log(backup):
+        log = files.beside(backup, files.LOG)
         raise _refused("NO_BACKUP", f"{backup} is no backup but a database in use: its last changes are in {log}")
     schema.check_file(backup)
 
