@@ -1,131 +1,391 @@
-"""Any sequence of puts and deletes leaves what a small model of the rules says."""
+"""Any sequence of what can be done to a store leaves what a plain model of the rules says, in every read.
+
+The store runs in this process, checks included. HIPPOVAULT_TEST_SEQUENCES sets how many random sequences are tried in
+place of a fixed few.
+"""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+import os
+import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from google.protobuf.timestamp_pb2 import Timestamp
+from hypothesis import HealthCheck, Phase, assume, settings
 from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from hippovault.storage.v1.storage_pb2_grpc import StorageServiceStub
-from support.storage import CREATED, EXISTED, REVIVED, UPDATED, Code, Ref, Store, entity, refused, stub_of
+from hippovault.memory.v1 import memory_pb2
+from hippovault.storage.v1 import maintenance_pb2
+from hippovault.storage.v1 import storage_pb2 as pb
+from hippovault_chassis.errors import ServiceError
+from hippovault_storage import times
+from support.model import (
+    DIMENSIONS,
+    VISIBILITIES,
+    Kept,
+    Life,
+    Model,
+    RefusedError,
+    Row,
+    hash_of,
+    row_of,
+    vectors_of,
+    words,
+)
+from support.storage import Filter, Memory, Ref, at, entity, in_process, vector
 
-CONTENTS = ("alpha", "beta", "gamma")
+SEQUENCES = int(os.environ.get("HIPPOVAULT_TEST_SEQUENCES", "0"))
+"""0: the same few in every run."""
+Put = tuple[Memory, list[int], str, bytes]
+
+PHASES = (Phase.generate, Phase.shrink) if SEQUENCES else (Phase.generate,)
+STEPS = 30 if SEQUENCES else 20
+
+NAMESPACES = ("default", "other")
+CONTENTS = ("alpha", "beta", "gamma delta")
+HINTS = ("epsilon", "zeta eta")
+WORDS = ("alpha", "delta", "epsilon", "eta")
+CATEGORIES = ("", "group")
 KEYS = ("", "one", "two")
 TAGS = ("x", "y", "z")
+TYPES = ("", "note")
+STATUSES = ("", "open")
+METADATA = ("", '{"a":1}', '{"_hippo":{"mine":2}}', "{}")
+INSTANTS = (1_000.5, 2_000.25)
+PALETTE = [
+    vector(*numbers, dimensions=DIMENSIONS)
+    for numbers in ((1,), (0, 1), (1, 1, 1, 1), (1, -1, 1, -1), (-1,), (1, 1, -1, 1))
+]
+"""Their components are exact in any float, so equal cosines are equal to the last bit, and ties are many."""
+CLOCK_START = 1_800_000_000_000_000
 
 
-@dataclass
-class Row:
-    content: str
-    key: str
-    tags: list[str]
-    version: int = 1
-    live: bool = True
+class Clock:
+    """The store's clock, in microseconds; it moves when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = CLOCK_START
+
+    def seconds(self) -> float:
+        return self.now / 1e6
 
 
-@dataclass
-class Model:
-    """The rules in their plainest form, over a list."""
-
-    rows: list[Row] = field(default_factory=list)
-
-    def find(self, content: str, key: str) -> Row | None:
-        if key:
-            keyed = [row for row in self.rows if row.key == key]
-            same = [row for row in self.rows if row.content == content and not row.key]
-            return next(iter([*keyed, *sorted(same, key=lambda row: not row.live)]), None)
-        same = [row for row in self.rows if row.content == content]
-        return next(iter(sorted(same, key=lambda row: (not row.live, bool(row.key)))), None)
-
-    def put(self, content: str, key: str, tags: list[str]) -> tuple[int, Row]:
-        row = self.find(content, key)
-        if row is None:
-            self.rows.append(Row(content, key, list(dict.fromkeys(tags))))
-            return CREATED, self.rows[-1]
-        if row.live and row.content == content:
-            row.tags = list(dict.fromkeys([*row.tags, *tags]))
-            row.key = key or row.key
-            return EXISTED, row
-        outcome = UPDATED if row.live else REVIVED
-        row.version += row.content != content
-        row.content, row.key, row.tags, row.live = content, key, list(dict.fromkeys(tags)), True
-        return outcome, row
-
-    def named(self, kind: str, value: str) -> list[Row]:
-        live = [row for row in self.rows if row.live]
-        if kind == "key":
-            return [row for row in live if value and row.key == value]
-        return sorted((row for row in live if row.content == value), key=lambda row: bool(row.key))
+def several(values: tuple[str, ...], most: int = 2) -> st.SearchStrategy[list[str]]:
+    return st.lists(st.sampled_from(values), max_size=most, unique=True)
 
 
-def reference(kind: str, value: str) -> Ref:
-    if kind == "key":
-        return entity("", value)
-    return Ref(content_hash=hashlib.sha256(value.encode()).hexdigest())
+def surprises() -> st.SearchStrategy[memory_pb2.Surprise | None]:
+    def of(score: float) -> memory_pb2.Surprise:
+        parts = memory_pb2.SurpriseComponents(embedding_outlier=score, prediction_loss=score or None)
+        return memory_pb2.Surprise(score=score, components=parts, version=1)
+
+    return st.none() | st.sampled_from([0.0, 0.25, 1.0]).map(of)
 
 
-PUTS = st.tuples(
-    st.just("put"), st.sampled_from(CONTENTS), st.sampled_from(KEYS), st.lists(st.sampled_from(TAGS), max_size=2)
+IN_NAMESPACE = st.sampled_from([*[NAMESPACES[0]] * 4, NAMESPACES[1]])
+"""One more than the other, so that memories meet."""
+FIELDS: dict[str, st.SearchStrategy[Any]] = {
+    "content": st.sampled_from(CONTENTS),
+    "category": st.sampled_from(CATEGORIES),
+    "key": st.sampled_from(KEYS),
+    "tags": several(TAGS),
+    "hints": several(HINTS),
+    "memory_type": st.sampled_from(TYPES),
+    "status": st.sampled_from(STATUSES),
+    "importance": st.sampled_from([None, 0.0, 0.5]),
+    "metadata": st.sampled_from(METADATA),
+    "created_at": st.sampled_from([None, *map(at, INSTANTS)]),
+    "surprise": surprises(),
+}
+"""What a caller may set, by its name."""
+
+MEMORIES = st.builds(Memory, namespace=IN_NAMESPACE, **FIELDS)
+VECTORS = st.lists(st.sampled_from(range(len(PALETTE))), max_size=3)
+CODES = st.sampled_from([b"", b"codes", b"others"])
+REVISIONS = st.sampled_from(["model-1", "model-2"])
+REFS = (
+    st.integers(1, 8).map(lambda number: Ref(id=number))
+    | st.sampled_from(CONTENTS).map(lambda content: Ref(content_hash=hash_of(content)))
+    | st.builds(entity, st.sampled_from(CATEGORIES), st.sampled_from(KEYS[1:]))
 )
-NO_TAGS: st.SearchStrategy[list[str]] = st.just([])
-DELETES = st.tuples(st.just("delete"), st.just("content"), st.sampled_from(CONTENTS), NO_TAGS) | st.tuples(
-    st.just("delete"), st.just("key"), st.sampled_from(KEYS[1:]), NO_TAGS
+FILTERS = st.builds(
+    Filter,
+    tags_any=several(TAGS),
+    tags_all=several(TAGS),
+    memory_types=several(TYPES[1:]),
+    categories=several(CATEGORIES[1:]),
+    statuses=several(STATUSES[1:]),
+    created_since=st.sampled_from([None, *map(at, INSTANTS)]),
+    created_before=st.sampled_from([None, *map(at, INSTANTS)]),
 )
 
 
-@pytest.fixture(scope="module")
-def stub(module_home: Path) -> Iterator[StorageServiceStub]:
-    with stub_of(module_home) as served:
-        yield served
+def life_of(version: memory_pb2.MemoryVersion) -> Life:
+    """The life that the store tells."""
+    until = version.until.ToMicroseconds() if version.HasField("until") else None
+    return Life(row_of(version.memory), version.since.ToMicroseconds(), until)
 
 
-def assert_same(store: Store, model: Model) -> None:
-    """Every read tells what the model has."""
-    live = [row for row in model.rows if row.live]
-    page = store.page()
-    assert page.total_size == len(live)
-    found = sorted((m.content, m.key, list(m.tags), m.version) for m in page.memories)
-    assert found == sorted((row.content, row.key, row.tags, row.version) for row in live)
-    for content in CONTENTS:
-        assert store.matching(content) == [content] * sum(row.content == content for row in live)
-        expected = model.find(content, "")
-        memory = store.find(content)
-        assert (memory is None) == (expected is None)
-        if memory and expected:
-            assert (memory.key, memory.HasField("deleted_at")) == (expected.key, not expected.live)
-    for tag in TAGS:
-        assert len(store.listed(tags_any=[tag])) == sum(tag in row.tags for row in live)
+def answer(call: Callable[[], Any]) -> Any:
+    """What a call returns, or the code with which it is refused."""
+    try:
+        return call()
+    except (ServiceError, RefusedError) as error:
+        return error.code
 
 
-@given(st.lists(PUTS | DELETES, max_size=14))
-@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_the_store_does_what_the_model_does(
-    stub: StorageServiceStub, steps: list[tuple[str, str, str, list[str]]]
-) -> None:
-    store, model = Store(stub), Model()
-    for action, first, second, tags in steps:
-        if action == "put":
-            outcome, row = model.put(first, second, tags)
-            response = store.put(first, key=second, tags=tags)
-            memory = response.memory
-            assert response.outcome == outcome
-            assert (memory.content, memory.key, list(memory.tags), memory.version) == (
-                row.content, row.key, row.tags, row.version,
-            )  # fmt: skip
-            continue
-        named = model.named(first, second)
-        if named:
-            memory = store.get(reference(first, second))
-            assert (memory.content, memory.key) == (named[0].content, named[0].key)
-            assert len(store.delete(reference(first, second))) == len(named)
-        else:
-            with refused(Code.NOT_FOUND, "ref.entity" if first == "key" else "ref.content_hash"):
-                store.delete(reference(first, second))
-        for row in named:
-            row.live = False
-    assert_same(store, model)
+def put_request(memory: Memory, palette: list[int], revision: str, codes: bytes) -> pb.PutMemoryRequest:
+    """A put of vectors by their places in the palette."""
+    encoded = pb.TokenCodes(encoding="int8", codes=codes) if codes else None
+    vectors = b"".join(PALETTE[place] for place in palette)
+    return pb.PutMemoryRequest(memory=memory, vectors=vectors, model_revision=revision, token_codes=encoded)
+
+
+PUTS = st.tuples(MEMORIES, VECTORS, REVISIONS, CODES)
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """A store and its model, side by side."""
+
+    directory: Path
+    clock: Clock
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = Model()
+        self.clock.now = CLOCK_START
+        self.home = Path(tempfile.mkdtemp(dir=self.directory))
+        self.open()
+
+    def open(self) -> None:
+        self.opened = ExitStack()
+        path = self.home / "memories.db"
+        self.store, self.maintenance = self.opened.enter_context(in_process(path, DIMENSIONS))
+
+    def teardown(self) -> None:
+        with self.opened:
+            checks = self.maintenance.Verify(maintenance_pb2.VerifyRequest())
+            assert not [check for check in checks if check.wrong]
+
+    @rule(microseconds=st.sampled_from([-5_000_000, 1, 1_000_000]))
+    def clock_moves(self, microseconds: int) -> None:
+        self.clock.now += microseconds
+
+    @rule()
+    def restart(self) -> None:
+        self.opened.close()
+        self.open()
+
+    @rule(with_vectors=st.booleans())
+    def move(self, with_vectors: bool) -> None:  # noqa: FBT001  # Hypothesis gives names.
+        asked = maintenance_pb2.ExportMemoriesRequest(without_vectors=not with_vectors)
+        records = [told.record for told in self.maintenance.ExportMemories(asked)]
+        self.opened.close()
+        self.home = Path(tempfile.mkdtemp(dir=self.directory))
+        self.open()
+        for counts in ((len(records), 0, 0), (0, len(records), 0)):  # The second time all are there already.
+            taken = self.maintenance.ImportMemories(
+                maintenance_pb2.ImportMemoriesRequest(record=record) for record in records
+            )
+            assert (taken.imported, taken.kept, taken.failed) == counts
+        self.model = self.model.moved(with_vectors=with_vectors)
+
+    @rule(given=PUTS)
+    def put(self, given: Put) -> None:
+        request = put_request(*given)
+
+        def told() -> tuple[Row, int]:
+            response = self.store.PutMemory(request)
+            return row_of(response.memory), response.outcome
+
+        assert answer(told) == answer(lambda: self.model.put(request, self.clock.now))
+
+    @rule(
+        namespace=IN_NAMESPACE,
+        ref=REFS,
+        memory=MEMORIES,
+        mask=st.lists(st.sampled_from(sorted(FIELDS)), min_size=1, max_size=3, unique=True),
+        palette=VECTORS.filter(bool),
+        version=st.sampled_from([0, 0, 0, 1, 2]),
+        dry_run=st.booleans(),
+    )
+    def update(
+        self,
+        namespace: str,
+        ref: Ref,
+        memory: Memory,
+        mask: list[str],
+        palette: list[int],
+        version: int,
+        dry_run: bool,  # noqa: FBT001
+    ) -> None:
+        assume("created_at" not in mask or memory.HasField("created_at"))
+        given = put_request(memory, palette if "content" in mask else [], "model-3", b"")
+        request = pb.UpdateMemoryRequest(
+            namespace=namespace,
+            ref=ref,
+            memory=given.memory,
+            vectors=given.vectors,
+            model_revision=given.model_revision if given.vectors else "",
+            expected_version=version,
+            dry_run=dry_run,
+        )
+        request.update_mask.paths[:] = mask
+
+        def told() -> tuple[Row, bool]:
+            response = self.store.UpdateMemory(request)
+            return row_of(response.memory), response.changed
+
+        assert answer(told) == answer(lambda: self.model.update(request, self.clock.now))
+
+    @rule(namespace=IN_NAMESPACE, ref=REFS, dry_run=st.booleans())
+    def delete(self, namespace: str, ref: Ref, dry_run: bool) -> None:  # noqa: FBT001
+        request = pb.DeleteMemoryRequest(namespace=namespace, ref=ref, dry_run=dry_run)
+        told = answer(lambda: list(self.store.DeleteMemory(request).ids))
+        assert told == answer(lambda: self.model.delete(namespace, ref, self.clock.now, dry_run=dry_run))
+
+    @rule(namespace=IN_NAMESPACE, ref=REFS, dry_run=st.booleans())
+    def undelete(self, namespace: str, ref: Ref, dry_run: bool) -> None:  # noqa: FBT001
+        request = pb.UndeleteMemoryRequest(namespace=namespace, ref=ref, dry_run=dry_run)
+        told = answer(lambda: list(self.store.UndeleteMemory(request).ids))
+        assert told == answer(lambda: self.model.undelete(namespace, ref, self.clock.now, dry_run=dry_run))
+
+    @rule(
+        namespace=IN_NAMESPACE, conditions=FILTERS, query=st.sampled_from(PALETTE), number=st.integers(1, 4), ref=REFS
+    )
+    def read(self, namespace: str, conditions: Filter, query: bytes, number: int, ref: Ref) -> None:
+        self.search(namespace, conditions, query, number)
+        self.compare_to_newest(namespace, query, number)
+        for visibility in VISIBILITIES:
+            self.list_pages(namespace, conditions, visibility, number)
+            self.get(namespace, ref, visibility)
+        for since in INSTANTS:
+            self.summarize(namespace, since)
+
+    def search(self, namespace: str, conditions: Filter, query: bytes, k: int) -> None:
+        scope = self.model.in_scope(namespace, conditions)
+        expected = self.model.nearest(scope, vectors_of(query)[0])[:k]
+        for word in WORDS:
+            request = pb.SearchMemoriesRequest(
+                namespace=namespace,
+                filter=conditions,
+                dense=pb.DenseArm(vector=query, k=k),
+                keyword=pb.KeywordArm(query=word, k=1000),
+                token_codes=True,
+            )
+            hits = self.store.SearchMemories(request).hits
+            near = {hit.dense.rank: hit for hit in hits if hit.dense.rank}
+            assert [near[rank].id for rank in sorted(near)] == [memory_id for memory_id, _ in expected]
+            cosines = [near[rank].dense.score for rank in sorted(near)]
+            assert cosines == pytest.approx([cosine for _, cosine in expected], abs=1e-4)
+            matching = {hit.id for hit in hits if hit.keyword.rank}
+            assert matching == {kept.row.id for kept in scope if word in words(kept.row)}
+            for hit in hits:
+                assert row_of(hit.memory) == self.model.kept[hit.id].row
+                assert hit.token_codes.codes == self.model.kept[hit.id].codes
+
+    def compare_to_newest(self, namespace: str, query: bytes, newest: int) -> None:
+        request = pb.CompareToNewestRequest(namespace=namespace, vector=query, newest=newest)
+        told = list(self.store.CompareToNewest(request).cosine_similarities)
+        scope = [kept.vectors[0] for kept in self.model.in_scope(namespace, Filter()) if len(kept.vectors)]
+        expected = [float(first @ vectors_of(query)[0]) for first in scope[:newest]]
+        assert told == pytest.approx(expected, abs=1e-4)
+
+    def list_pages(
+        self, namespace: str, conditions: Filter, visibility: memory_pb2.Visibility.ValueType, size: int
+    ) -> None:
+        expected = [kept.row for kept in self.model.in_scope(namespace, conditions, visibility)]
+        request = pb.ListMemoriesRequest(namespace=namespace, page_size=size, filter=conditions, visibility=visibility)
+        listed: list[Row] = []
+        while not listed or request.page_token:
+            page = self.store.ListMemories(request)
+            assert page.total_size == len(expected)
+            listed += map(row_of, page.memories)
+            request.page_token = page.next_page_token
+            if not page.memories:
+                break
+        assert listed == expected
+
+    def get(self, namespace: str, ref: Ref, visibility: memory_pb2.Visibility.ValueType) -> None:
+        request = pb.GetMemoryRequest(namespace=namespace, ref=ref, visibility=visibility)
+        told = answer(lambda: row_of(self.store.GetMemory(request).memory))
+        assert told == answer(lambda: self.model.named(namespace, ref, visibility)[0].row)
+
+    def summarize(self, namespace: str, since: float) -> None:
+        request = pb.SummarizeMemoriesRequest(namespace=namespace, since=at(since), top_tags=100, highlights=100)
+        told = self.store.SummarizeMemories(request).summary
+        expected = self.model.summary(namespace, at(since).ToMicroseconds())
+        assert [memory.id for memory in told.highlights] == [memory.id for memory in expected.highlights]
+        assert told.mean_surprise == pytest.approx(expected.mean_surprise)
+        assert (told.total_memories, told.by_type) == (expected.total_memories, expected.by_type)
+        assert list(told.top_tags) == list(expected.top_tags)
+
+    @invariant()
+    def every_read_tells_what_the_model_has(self) -> None:
+        self.count()
+        for namespace in NAMESPACES:
+            for visibility in VISIBILITIES:
+                self.list_pages(namespace, Filter(), visibility, 1000)
+            for content, key in product(CONTENTS, KEYS):
+                self.find(namespace, content, key)
+        for kept in self.model.kept.values():
+            self.look_back(kept)
+
+    def look_back(self, kept: Kept) -> None:
+        ref, lives = Ref(id=kept.row.id), kept.lives
+        request = pb.ListMemoryVersionsRequest(namespace=kept.row.namespace, ref=ref, page_size=1000)
+        versions = self.store.ListMemoryVersions(request).versions
+        assert list(map(life_of, versions)) == lives
+        for instant in {
+            moment - early for life in lives for moment in (life.since, life.until or 0) for early in (0, 1)
+        }:
+            assert answer(partial(self.was, kept.row, instant)) == answer(partial(kept.as_of, instant))
+
+    def was(self, row: Row, instant: int) -> Row:
+        as_of = Timestamp()
+        as_of.FromMicroseconds(instant)
+        request = pb.GetMemoryRequest(namespace=row.namespace, ref=Ref(id=row.id), as_of=as_of)
+        return row_of(self.store.GetMemory(request).memory)
+
+    def count(self) -> None:
+        stats = self.store.GetStats(pb.GetStatsRequest())
+        live = [kept for kept in self.model.kept.values() if kept.row.deleted is None]
+        assert (stats.live_memories, stats.deleted_memories) == (len(live), len(self.model.kept) - len(live))
+        assert stats.namespaces == len({kept.row.namespace for kept in live})
+
+    def find(self, namespace: str, content: str, key: str) -> None:
+        request = pb.FindMemoryRequest(namespace=namespace, content=content, key=key)
+        response = self.store.FindMemory(request)
+        kept = self.model.find(namespace, content, "", key)
+        assert response.HasField("memory") == (kept is not None)
+        if kept:
+            assert row_of(response.memory) == kept.row
+            assert response.has_vector == bool(len(kept.vectors))
+
+
+@pytest.mark.timeout(0 if SEQUENCES else 120)
+def test_the_store_does_what_the_model_does(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home.mkdir()
+
+    class Machine(StoreMachine):
+        directory = home
+        clock = Clock()
+
+    monkeypatch.setattr(times, "now", Machine.clock.seconds)
+    run_state_machine_as_test(
+        Machine,
+        settings=settings(
+            max_examples=SEQUENCES or 25,
+            stateful_step_count=STEPS,
+            derandomize=not SEQUENCES,
+            phases=PHASES,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )

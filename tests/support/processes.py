@@ -46,6 +46,20 @@ def environment(home: Path, extra: Mapping[str, str] | None = None) -> dict[str,
     return {**kept, **private_variables(home), **(extra or {})}
 
 
+def launch(
+    arguments: Sequence[str], home: Path, log: Path, variables: Mapping[str, str] | None = None
+) -> subprocess.Popen[bytes]:
+    """Starts `python -m …` without waiting for anything."""
+    with log.open("ab") as log_file:
+        return subprocess.Popen(
+            [sys.executable, "-m", *arguments],
+            env=environment(home, variables),
+            stdin=subprocess.DEVNULL,
+            stdout=log_file,
+            stderr=log_file,
+        )
+
+
 def start(
     arguments: Sequence[str], home: Path, name: str = "process", extra_environment: Mapping[str, str] | None = None
 ) -> Process:
@@ -63,16 +77,10 @@ def start(
     notify_path = home.parent / f"{name}.n"
     notify_path.unlink(missing_ok=True)
     log = home.parent / f"{name}.log"
-    variables = {**environment(home, extra_environment), "NOTIFY_SOCKET": str(notify_path)}
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notified, log.open("ab") as log_file:
+    variables = {**(extra_environment or {}), "NOTIFY_SOCKET": str(notify_path)}
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notified:
         notified.bind(str(notify_path))
-        popen = subprocess.Popen(
-            [sys.executable, "-m", *arguments],
-            env=variables,
-            stdin=subprocess.DEVNULL,
-            stdout=log_file,
-            stderr=log_file,
-        )
+        popen = launch(arguments, home, log, variables)
         notified.settimeout(0.5)
         for _ in range(START_SECONDS * 2):
             try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import struct
 import uuid
@@ -16,9 +17,11 @@ import grpc
 import pytest
 import sqlite_vec
 from google.protobuf.field_mask_pb2 import FieldMask
+from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from hippovault.memory.v1 import memory_pb2
+from hippovault.storage.v1 import maintenance_pb2
 from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault.storage.v1.maintenance_pb2_grpc import MaintenanceServiceStub
 from hippovault.storage.v1.storage_pb2_grpc import StorageServiceStub
@@ -257,13 +260,19 @@ class _Local:
         self._servicer = servicer
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        return lambda request, timeout=SECONDS: getattr(self._servicer, name)(request, timeout)
+        method = getattr(self._servicer, name)
+
+        def call(request: Any, timeout: float = SECONDS) -> Any:
+            # A servicer brings a request to its stored form in place; the caller's stays as it is.
+            return method(copy.deepcopy(request) if isinstance(request, Message) else request, timeout)
+
+        return call
 
 
 @contextmanager
-def in_process(path: Path) -> Iterator[tuple[StorageServiceStub, MaintenanceServiceStub]]:
+def in_process(path: Path, dimensions: int = DIMENSIONS) -> Iterator[tuple[StorageServiceStub, MaintenanceServiceStub]]:
     """Both services over a file of this process, for tests that need no process of the store's own."""
-    with SqliteEngine.open(path, DIMENSIONS, 1) as engine:
+    with SqliteEngine.open(path, dimensions, 1) as engine:
         yield (
             cast("StorageServiceStub", _Local(StorageServicer(engine))),
             cast("MaintenanceServiceStub", _Local(MaintenanceServicer(engine))),
@@ -303,6 +312,13 @@ def unit(axis: int) -> bytes:
 def rows(connection: apsw.Connection, sql: str, values: Sequence[Any] = ()) -> list[Any]:
     """All rows of a query."""
     return connection.execute(sql, values).fetchall()
+
+
+def assert_clean(process: Process) -> None:
+    """The store finds nothing wrong with itself."""
+    with maintaining(process) as stub:
+        checks = stub.Verify(maintenance_pb2.VerifyRequest(), timeout=SECONDS)
+        assert not [check for check in checks if check.wrong]
 
 
 def assert_whole(path: Path, *, embedded: bool = True) -> None:
