@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
+from statistics import median
 
 from benchmark import stack
 from benchmark.storage import workload
@@ -18,6 +21,8 @@ from hippovault_storage.engine import Engine
 from hippovault_storage.sqlite.engine import SqliteEngine
 
 CALLERS = 16
+BLOCK = 20
+SYNCS = 50
 ROUNDS = 5
 PUTS_A_WRITE = 5
 """New memories that `measure` takes a write of each kind."""
@@ -40,7 +45,7 @@ def measure(directory: Path, source: Corpus, number: int) -> list[Figure]:
 
 
 def _single(engine: Engine, stored: Path, empty: Path, puts: Puts, number: int) -> list[Figure]:
-    """Compares a put with the raw transaction of the rows that it wrote.
+    """Compares a put with the raw transaction of the rows that it wrote, a block of each in turn.
 
     Args:
         engine: Over the file `stored`.
@@ -49,17 +54,24 @@ def _single(engine: Engine, stored: Path, empty: Path, puts: Puts, number: int) 
         puts: At least `number` new memories.
         number: Of writes.
     """
-    rounds = []
-    with opened(stored) as reader, opened(empty) as raw, (empty.parent / "plain_file").open("wb", 0) as file:
-        for request in islice(puts, number):
-            answers: list[pb.PutMemoryResponse] = []
-            put = seconds(lambda: answers.append(engine.put_memory(request)))  # noqa: B023  # Called here.
-            rows = reader.read(answers[0].memory.id)
-            rounds.append((put, seconds(lambda: raw.write(rows)), seconds(lambda: _sync(file.fileno()))))  # noqa: B023
-    put, raw_write, sync = (1000 * median for median in medians(rounds))
+    put, raw_write = [], []
+    with opened(stored) as reader, opened(empty) as raw:
+        for _ in range(0, number, BLOCK):
+            ids = []
+            for request in list(islice(puts, BLOCK)):
+                started = time.perf_counter()
+                response = engine.put_memory(request)
+                put.append(time.perf_counter() - started)
+                ids.append(response.memory.id)
+            raw_write += [seconds(partial(raw.write, rows)) for rows in [reader.read(memory_id) for memory_id in ids]]
+    figure = Figure("write of one memory, p50", 1000 * median(put), "ms", 1000 * median(raw_write), Bound(1.5))
     return [
-        Figure("write of one memory, p50", put, "ms", raw_write, Bound(1.5)),
-        Figure(f"fdatasync of {COMMIT_BYTES // 1024} KiB on this disk, p50", sync, "ms"),
+        figure,
+        Figure(
+            f"fdatasync of {COMMIT_BYTES // 1024} KiB on this disk, p50",
+            1000 * _sync_seconds(empty.with_name("log")),
+            "ms",
+        ),
     ]
 
 
@@ -101,6 +113,14 @@ def _put_all(put: Put, requests: Iterable[pb.PutMemoryRequest]) -> None:
         put(request)
 
 
-def _sync(file: int) -> None:
-    os.write(file, bytes(COMMIT_BYTES))
-    os.fdatasync(file)
+def _sync_seconds(path: Path) -> float:
+    """Returns how long the disk takes to keep what is written over the beginning of a file, as a log is."""
+    with path.open("wb", 0) as file:
+        file.write(bytes(COMMIT_BYTES))
+        os.fsync(file.fileno())
+
+        def write() -> None:
+            os.pwrite(file.fileno(), os.urandom(COMMIT_BYTES), 0)
+            os.fdatasync(file.fileno())
+
+        return median([seconds(write) for _ in range(SYNCS)])
