@@ -56,6 +56,8 @@ STOP_WORDS = frozenset(FUNCTION_WORDS.split())
 
 def indexed(text: str) -> str:
     """Returns the form in which a text is indexed."""
+    if text.isascii():
+        return text
     return UNSPACED_RUN.sub(lambda run: f" {' '.join(_pieces(run[0]))} ", _normal(text))
 
 

@@ -38,11 +38,21 @@ COPY_ALONE = """
 SELECT v.memory_id FROM hippo_vectors v
 WHERE v.place = 0 AND NOT EXISTS (SELECT 1 FROM memory_embeddings_rowids e WHERE e.rowid = v.memory_id)
 """
+UPDATE = "UPDATE memory_embeddings SET content_embedding = ?2 WHERE rowid = ?1"
 BOTH = """
 SELECT json_each.value, e.content_embedding, (
     SELECT v.vector FROM hippo_vectors v WHERE v.memory_id = json_each.value AND v.place = 0
 ) FROM json_each(?) LEFT JOIN memory_embeddings e ON e.rowid = json_each.value
 """
+
+
+def insert(connection: Connection, memory_id: int, rows: bytes, token_codes: pb.TokenCodes | None) -> None:
+    """Gives vectors and token codes to a memory that has none, see `write`."""
+    matrix = _matrix(connection, rows)
+    connection.execute(connection.of_schema(_insertion), (memory_id, matrix[0].tobytes()))
+    _insert_halves(connection, memory_id, halves(matrix))
+    if token_codes is not None:
+        write_token_codes(connection, memory_id, token_codes)
 
 
 def write(connection: Connection, memory_id: int, rows: bytes, token_codes: pb.TokenCodes | None) -> None:
@@ -54,8 +64,10 @@ def write(connection: Connection, memory_id: int, rows: bytes, token_codes: pb.T
         rows: One or more vectors as in PutMemoryRequest, checked.
         token_codes: None for none.
     """
-    matrix = np.frombuffer(rows, FLOAT32).reshape(-1, connection.of_schema(schema.dimensions))
-    _write_first(connection, memory_id, matrix[0].tobytes())
+    matrix = _matrix(connection, rows)
+    # vec0 knows no REPLACE, and deleting leaves holes in it.
+    there = records.has_vector(connection, memory_id)
+    connection.execute(UPDATE if there else connection.of_schema(_insertion), (memory_id, matrix[0].tobytes()))
     _write_halves(connection, memory_id, halves(matrix))
     write_token_codes(connection, memory_id, token_codes)
 
@@ -117,12 +129,8 @@ def halves(matrix: npt.NDArray[np.float32]) -> npt.NDArray[np.float16]:
     return matrix.astype(FLOAT16)
 
 
-def _write_first(connection: Connection, memory_id: int, vector: bytes) -> None:
-    """Writes what other programs read. vec0 knows no REPLACE."""
-    if records.has_vector(connection, memory_id):
-        connection.execute("UPDATE memory_embeddings SET content_embedding = ? WHERE rowid = ?", (vector, memory_id))
-    else:
-        connection.execute(connection.of_schema(_insertion), (memory_id, vector))
+def _matrix(connection: Connection, rows: bytes) -> npt.NDArray[np.float32]:
+    return np.frombuffer(rows, FLOAT32).reshape(-1, connection.of_schema(schema.dimensions))
 
 
 def _insertion(connection: Connection) -> str:
@@ -133,6 +141,10 @@ def _insertion(connection: Connection) -> str:
 
 def _write_halves(connection: Connection, memory_id: int, matrix: npt.NDArray[np.float16]) -> None:
     connection.execute("DELETE FROM hippo_vectors WHERE memory_id = ?", (memory_id,))
+    _insert_halves(connection, memory_id, matrix)
+
+
+def _insert_halves(connection: Connection, memory_id: int, matrix: npt.NDArray[np.float16]) -> None:
     connection.executemany(
         "INSERT INTO hippo_vectors (memory_id, place, vector) VALUES (?, ?, ?)",
         [(memory_id, place, row.tobytes()) for place, row in enumerate(matrix)],

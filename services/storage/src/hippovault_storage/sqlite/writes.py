@@ -25,8 +25,10 @@ ENDING = {memory_pb2.WRITE_OUTCOME_UPDATED, memory_pb2.WRITE_OUTCOME_REVIVED}
 LARGEST_ID = 2**63 - 1
 LARGEST = (
     "SELECT max(coalesce((SELECT max(id) FROM memories), 0), "
-    "coalesce((SELECT max(seq) FROM sqlite_sequence WHERE name = 'memories'), 0))"
+    "coalesce((SELECT max(seq) FROM sqlite_sequence WHERE name = 'memories'), 0), "
+    "coalesce((SELECT max(rowid) FROM memory_embeddings_rowids), 0))"
 )
+"""The largest id that a memory has or had, or that another program left a vector under."""
 
 
 def put(connection: Connection, request: pb.PutMemoryRequest) -> pb.PutMemoryResponse:
@@ -55,7 +57,8 @@ def put(connection: Connection, request: pb.PutMemoryRequest) -> pb.PutMemoryRes
     if stored is None or memory != stored:
         write(connection, memory, stored)
     if request.vectors and not (existed and embedded):
-        vectors.write(connection, memory.id, request.vectors, _token_codes(connection, request, stored))
+        write_vectors = vectors.write if stored else vectors.insert
+        write_vectors(connection, memory.id, request.vectors, _token_codes(connection, request, stored))
     elif request.HasField("token_codes"):
         vectors.write_token_codes(connection, memory.id, request.token_codes)
     return pb.PutMemoryResponse(memory=records.as_read(memory), outcome=outcome)
