@@ -189,6 +189,29 @@ def test_a_table_of_vectors_that_we_could_not_fill_is_refused_untouched(path: Pa
     assert path.read_bytes() == before
 
 
+def test_of_what_another_program_erased_nothing_stays(path: Path) -> None:
+    write_fixture(path, "hippovault_1")
+    with in_process(path) as (stub, _):
+        assert (
+            Store(stub, "default").put("Oat milk is back.", unit(5), category="shopping", key="milk").outcome == UPDATED
+        )
+        request = pb.PutMemoryRequest(
+            memory=Memory(content="Oat milk is back."), token_codes=pb.TokenCodes(encoding="int8", codes=b"codes")
+        )
+        assert stub.PutMemory(request).memory.id == 2
+    with opened(path) as file:
+        ours = [name for (name,) in rows(file, "SELECT name FROM sqlite_schema WHERE sql LIKE '%memory_id INTEGER%'")]
+        left = {name: rows(file, f"SELECT count(*) FROM {name} WHERE memory_id = 2") for name in ours}  # noqa: S608
+        assert left["hippo_history"] == left["hippo_token_codes"] == [(1,)]
+        file.execute("DELETE FROM memories WHERE id = 2; DELETE FROM memory_embeddings WHERE rowid = 2")
+    with in_process(path) as (stub, _):
+        assert Store(stub, "default").matching("milk") == []
+    with opened(path) as file:
+        for name in ours:
+            assert rows(file, f"SELECT count(*) FROM {name} WHERE memory_id = 2") == [(0,)], name  # noqa: S608
+    assert_whole(path)
+
+
 # ------------------------------------------------------------------------------------------------- a step cut short
 
 KILLED = """

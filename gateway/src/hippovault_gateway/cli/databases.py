@@ -71,8 +71,8 @@ def _child(home: Home, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
         ) as child:
             try:
                 yield child
-                if child.stdin and not child.stdin.closed:
-                    child.stdin.close()
+                for stream in (child.stdin, child.stdout):  # It must not wait for us while we wait for it.
+                    cast("IO[bytes]", stream).close()
             except BaseException:
                 child.kill()
                 raise

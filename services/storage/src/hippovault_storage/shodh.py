@@ -78,17 +78,17 @@ def _requests(source: BinaryIO) -> Iterator[pb.ImportMemoriesRequest]:
 
 
 def _copy(file: Path, copy: Path) -> None:
-    """Copies a database with what its log has.
+    """Copies a database with what its log or journal has.
 
     Raises:
         ServiceError: Another program writes to it.
     """
-    parts = [(files.beside(file, ending), files.beside(copy, ending)) for ending in ("", files.LOG)]
+    parts = [(files.beside(file, ending), files.beside(copy, ending)) for ending in ("", files.LOG, files.JOURNAL)]
     for _ in range(ATTEMPTS):
         before = [_state(source) for source, _ in parts]
         for source, target in parts:
             target.unlink(missing_ok=True)
-            if source.exists():
+            if source == file or source.exists():
                 shutil.copyfile(source, target)
         if before == [_state(source) for source, _ in parts]:
             return
