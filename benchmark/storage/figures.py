@@ -6,12 +6,18 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from rich.console import Console
 from rich.table import Table
 
+ResultT = TypeVar("ResultT")
+
 TABLE_WIDTH = 120
 """Of the printed table, whatever the terminal: the figures must not wrap."""
+
+BLOCK = 20
+"""What is compared is measured so many times on end, in turn: each finds the caches as it leaves them."""
 
 WHOLE_FROM = 1000
 """Numbers from here on are told without a fraction."""
@@ -87,11 +93,16 @@ def as_json(figure: Figure) -> dict[str, object]:
     }
 
 
-def seconds(action: Callable[[], object]) -> float:
-    """Returns how long the action takes."""
+def timed(action: Callable[[], ResultT]) -> tuple[float, ResultT]:
+    """Returns how many seconds the action takes, and its result."""
     started = time.perf_counter()
-    action()
-    return time.perf_counter() - started
+    result = action()
+    return time.perf_counter() - started, result
+
+
+def seconds(action: Callable[[], object]) -> float:
+    """Returns how many seconds the action takes."""
+    return timed(action)[0]
 
 
 def medians(rounds: Sequence[Sequence[float]]) -> list[float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from benchmark import stack
 from benchmark.storage import workload
 from benchmark.storage.corpus import Corpus, varied
-from benchmark.storage.figures import Bound, Figure, seconds
+from benchmark.storage.figures import Bound, Figure, seconds, timed
 from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault.storage.v1.storage_pb2_grpc import StorageServiceStub
 
@@ -40,7 +41,7 @@ def measure(home: Path, corpus: Corpus, queries: Corpus, number: int) -> list[Fi
         workload.settle(lambda: process.stub.GetStats(pb.GetStatsRequest(), timeout=SECONDS))
         settled = time.perf_counter() - started
         recall, dense = _search(process.stub, queries, exact.ids)
-        keyword = statistics.median(seconds(lambda: _ask(process.stub, text)) for text in queries.texts)  # noqa: B023
+        keyword = statistics.median(seconds(partial(_ask, process.stub, text)) for text in queries.texts)
         resident = process.resident_bytes()
     return [
         Figure("memories put over gRPC, in batches", number / build, "/s"),
@@ -86,7 +87,7 @@ def _fill(stub: StorageServiceStub, copies: Iterator[Corpus], exact: _Nearest) -
     for copy in copies:
         exact.see(copy)
         for batch in workload.batches(copy):
-            spent += seconds(lambda: stub.BatchPutMemories(batch, timeout=SECONDS))  # noqa: B023  # Called here.
+            spent += seconds(partial(stub.BatchPutMemories, batch, timeout=SECONDS))
     return spent
 
 
@@ -94,9 +95,8 @@ def _search(stub: StorageServiceStub, queries: Corpus, expected: np.ndarray) -> 
     shares, times = [], []
     for vector, ids in zip(queries.vectors, expected, strict=True):
         search = workload.dense(vector.tobytes(), K)
-        started = time.perf_counter()
-        response = stub.SearchMemories(search, timeout=SECONDS)
-        times.append(time.perf_counter() - started)
+        spent, response = timed(partial(stub.SearchMemories, search, timeout=SECONDS))
+        times.append(spent)
         shares.append(len({hit.id for hit in response.hits} & set(ids.tolist())) / len(ids))
     return statistics.fmean(shares), statistics.median(times)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmark.storage import workload
 from benchmark.storage.corpus import DIMENSIONS, Corpus
-from benchmark.storage.figures import Bound, Figure, medians, seconds
+from benchmark.storage.figures import BLOCK, Bound, Figure, medians, seconds, timed
 from benchmark.storage.program import opened
 from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault_storage.engine import Engine
@@ -32,40 +32,51 @@ class Compared:
     overlap: float
 
 
+Pair = tuple[pb.SearchMemoriesRequest, Callable[[], list[int]]]
+"""What the service is asked, and what gives the baseline's result."""
+
+
 def measure(path: Path, stored: Corpus, queries: Corpus) -> list[Figure]:
     """Fills a store, opens it anew and searches it."""
-    figures = []
     with SqliteEngine.open(path, DIMENSIONS, READERS) as engine:
-        spent = seconds(lambda: workload.fill(engine, stored))
-        figures.append(Figure("memories put in batches", len(stored) / spent, "/s"))
+        spent = seconds(partial(workload.fill, engine, stored))
     started = time.perf_counter()
     with SqliteEngine.open(path, DIMENSIONS, READERS) as engine:
-        figures.append(Figure("opening the store", time.perf_counter() - started, "s", bound=Bound(1)))
+        opening = time.perf_counter() - started
         workload.settle(lambda: engine.get_stats(pb.GetStatsRequest()))
-        figures.append(Figure("opening the store until its code index is there", time.perf_counter() - started, "s"))
-        return [*figures, *_dense(engine, path, queries), *_keyword(engine, path, queries), *_filtered(engine, queries)]
+        settling = time.perf_counter() - started
+        return [
+            Figure("memories put in batches", len(stored) / spent, "/s"),
+            Figure("opening the store", opening, "s", bound=Bound(1)),
+            Figure("opening the store until its code index is there", settling, "s"),
+            *_dense(engine, path, queries),
+            *_keyword(engine, path, queries),
+            *_filtered(engine, queries),
+        ]
 
 
 def _dense(engine: Engine, path: Path, queries: Corpus) -> list[Figure]:
     """Compares the dense arm with vec0's scan of all float32 vectors, which is exact."""
     with opened(path) as program:
-        compared = [
-            _compare(engine, workload.dense(vector, K), partial(program.nearest, vector, K))
-            for vector in (row.tobytes() for row in queries.vectors)
-        ]
+        vectors = [row.tobytes() for row in queries.vectors]
+        compared = _compare(
+            engine, [(workload.dense(vector, K), partial(program.nearest, vector, K)) for vector in vectors]
+        )
     recall = Figure(f"dense search, recall@{K}", _overlap(compared), bound=Bound(0.99, at_least=True))
     return [_speed("dense search, p50", compared, Bound(1 / 40)), recall]
 
 
 def _keyword(engine: Engine, path: Path, queries: Corpus) -> list[Figure]:
     """Compares the keyword arm with FTS5 over all words of the question."""
-    questions = [workload.question(each) for each in queries.texts]
     with opened(path) as program:
-        compared = [
-            _compare(engine, workload.keyword(each, K), partial(program.matching, expression, K))
-            for each in questions
-            if (expression := _unpruned(each))
-        ]
+        compared = _compare(
+            engine,
+            [
+                (workload.keyword(question, K), partial(program.matching, _unpruned(question), K))
+                for question in map(workload.question, queries.texts)
+                if _unpruned(question)
+            ],
+        )
     overlap = Figure(f"keyword search, top-{K} overlap", _overlap(compared), bound=Bound(0.93, at_least=True))
     return [_speed("keyword search, p50", compared, Bound(1 / 5)), overlap]
 
@@ -88,25 +99,28 @@ def _unpruned(question: str) -> str:
 def _filtered_arm(
     engine: Engine, arm: str, searches: Callable[[str], Sequence[pb.SearchMemoriesRequest]]
 ) -> list[Figure]:
-    tags = ("", *workload.SHARES)
-    rounds = [
-        [seconds(lambda: engine.search_memories(search)) for search in same]  # noqa: B023  # Called here.
-        for same in zip(*map(searches, tags), strict=True)
-    ]
-    whole, *parts = (1000 * median for median in medians(rounds))
+    searches_by_tag = [searches(tag) for tag in ("", *workload.SHARES)]
+    spent: list[list[float]] = [[] for _ in searches_by_tag]
+    for start in range(0, len(searches_by_tag[0]), BLOCK):
+        for times, same in zip(spent, searches_by_tag, strict=True):
+            times += [seconds(partial(engine.search_memories, search)) for search in same[start : start + BLOCK]]
+    whole, *parts = (1000 * statistics.median(times) for times in spent)
     return [
         Figure(f"{arm} search within {100 / every:g} %, p50", part, "ms", whole, NEVER_SLOWER)
         for part, every in zip(parts, workload.SHARES.values(), strict=True)
     ]
 
 
-def _compare(engine: Engine, search: pb.SearchMemoriesRequest, baseline: Callable[[], list[int]]) -> Compared:
-    found: list[pb.SearchMemoriesResponse] = []
-    expected: list[int] = []
-    service = seconds(lambda: found.append(engine.search_memories(search)))
-    plain = seconds(lambda: expected.extend(baseline()))
-    same = {hit.id for hit in found[0].hits} & set(expected)
-    return Compared(service, plain, len(same) / len(expected) if expected else 1.0)
+def _compare(engine: Engine, pairs: Sequence[Pair]) -> list[Compared]:
+    compared = []
+    for start in range(0, len(pairs), BLOCK):
+        block = pairs[start : start + BLOCK]
+        services = [timed(partial(engine.search_memories, search)) for search, _ in block]
+        baselines = [timed(baseline) for _, baseline in block]
+        for (service, response), (baseline, ids) in zip(services, baselines, strict=True):
+            found = {hit.id for hit in response.hits}
+            compared.append(Compared(service, baseline, len(found & set(ids)) / len(ids) if ids else 1.0))
+    return compared
 
 
 def _speed(name: str, compared: Sequence[Compared], bound: Bound) -> Figure:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
@@ -14,14 +13,13 @@ from statistics import median
 from benchmark import stack
 from benchmark.storage import workload
 from benchmark.storage.corpus import DIMENSIONS, Corpus
-from benchmark.storage.figures import Bound, Figure, medians, seconds
+from benchmark.storage.figures import BLOCK, Bound, Figure, medians, seconds, timed
 from benchmark.storage.program import opened
 from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault_storage.engine import Engine
 from hippovault_storage.sqlite.engine import SqliteEngine
 
 CALLERS = 16
-BLOCK = 20
 SYNCS = 50
 ROUNDS = 5
 PUTS_A_WRITE = 5
@@ -59,9 +57,8 @@ def _single(engine: Engine, stored: Path, empty: Path, puts: Puts, number: int) 
         for _ in range(0, number, BLOCK):
             ids = []
             for request in list(islice(puts, BLOCK)):
-                started = time.perf_counter()
-                response = engine.put_memory(request)
-                put.append(time.perf_counter() - started)
+                spent, response = timed(partial(engine.put_memory, request))
+                put.append(spent)
                 ids.append(response.memory.id)
             raw_write += [seconds(partial(raw.write, rows)) for rows in [reader.read(memory_id) for memory_id in ids]]
     figure = Figure("write of one memory, p50", 1000 * median(put), "ms", 1000 * median(raw_write), Bound(1.5))
