@@ -331,6 +331,8 @@ class StoreMachine(RuleBasedStateMachine):
     def every_read_tells_what_the_model_has(self) -> None:
         self.count()
         for namespace in NAMESPACES:
+            self.search(namespace, Filter(), PALETTE[2], 3)
+            self.compare_to_newest(namespace, PALETTE[2], 2)
             for visibility in VISIBILITIES:
                 self.list_pages(namespace, Filter(), visibility, 1000)
             for content, key in product(CONTENTS, KEYS):

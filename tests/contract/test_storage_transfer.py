@@ -260,7 +260,8 @@ def test_with_and_without_a_key_the_same_content_stays_two_memories(target: Both
 
 
 def test_a_record_without_a_vector_is_found_by_words_and_gets_one_later(target: Both) -> None:
-    target.imported(record_of("zebra"))
+    target.imported(record_of("zebra", model_revision="model-0"))
+    assert [memory.model_revision for memory in target.store.page().memories] == [""]
     assert target.store.matching("zebra") == ["zebra"]
     assert target.store.nearest(vector(1)) == []
     target.store.add("zebra")

@@ -300,13 +300,11 @@ class Model:
         result = Model()
         for result.largest_id, (_, kept) in enumerate(sorted(self.kept.items()), start=1):
             history = [replace(life, row=replace(life.row, id=result.largest_id)) for life in kept.history]
-            result.kept[result.largest_id] = Kept(
-                replace(kept.row, id=result.largest_id),
-                kept.since,
-                kept.vectors if with_vectors else vectors_of(b""),
-                kept.codes if with_vectors else b"",
-                history,
-            )
+            vectors, codes = kept.vectors, kept.codes
+            row = replace(kept.row, id=result.largest_id)
+            if not with_vectors:
+                row, vectors, codes = replace(row, model_revision=""), vectors_of(b""), b""
+            result.kept[result.largest_id] = Kept(row, kept.since, vectors, codes, history)
         return result
 
     def nearest(self, scope: Iterable[Kept], query: Vectors) -> list[tuple[int, float]]:

@@ -146,6 +146,8 @@ def _store(connection: Connection, record: pb.MemoryRecord) -> bool:
         return False
     if stored:
         memory.id = stored.id
+    if not record.vectors:
+        memory.model_revision = ""  # It tells what made the stored vector.
     writes.write(connection, memory, stored)
     for version in record.history:
         version.memory.namespace = memory.namespace
