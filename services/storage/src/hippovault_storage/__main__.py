@@ -17,7 +17,9 @@ def main() -> None:
 
 def serve(settings: StorageSettings) -> None:
     """Serves with these settings until the process is asked to stop."""
-    with SqliteEngine.open(settings.database, settings.dimensions, settings.read_connections) as engine:
+    with SqliteEngine.open(
+        settings.database, settings.dimensions, settings.read_connections, settings.wanted_encryption
+    ) as engine:
         services = [
             serving.Service(servicer.NAME, servicer.StorageServicer(engine), add_StorageServiceServicer_to_server),
             serving.Service(

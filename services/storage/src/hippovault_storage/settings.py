@@ -9,6 +9,9 @@ from typing import Annotated
 from cyclopts import Parameter, validators
 
 from hippovault_chassis.settings import ProcessSettings
+from hippovault_storage.keys import KeySource
+from hippovault_storage.sqlite.lockbox import Encryption
+from hippovault_storage.vault import Mode
 
 DATABASE = "memories.db"
 
@@ -21,6 +24,17 @@ class StorageSettings(ProcessSettings):
     """Reads that run at the same time; further ones wait."""
     dimensions: Annotated[int, Parameter(validator=validators.Number(gte=1, lte=8192))] = 384
     """Length of the vectors. It is the model's, and fixed once the database is made."""
+    encryption: Mode = "off"
+    """What is encrypted at rest: `values` (contents, tags, hints and metadata one by one) or `file` (everything)."""
+    key_file: Path | None = None
+    """File with the key, 32 bytes in base64; HIPPOVAULT_STORAGE_KEY may have the key itself instead."""
+    key_command: str = ""
+    """Command that prints the key, instead of a file."""
+
+    @property
+    def wanted_encryption(self) -> Encryption:
+        """How the store is to be encrypted, and where the key for it is read."""
+        return Encryption(self.encryption, KeySource(self.key_file, self.key_command))
 
     @property
     def database(self) -> Path:

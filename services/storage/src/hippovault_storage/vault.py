@@ -55,9 +55,9 @@ class Vault:
         self.file_key = file_key
 
     @property
-    def mode(self) -> Mode:
-        """What is encrypted."""
-        return "file" if self.file_key else "off"
+    def encryption(self) -> str:
+        """What is encrypted: "values", "file", or "" for nothing."""
+        return "file" if self.file_key else ""
 
     def seal(self, place: Place, column: str, text: str | None) -> Value:  # noqa: ARG002
         """Returns what a column holds for a text."""
@@ -101,7 +101,7 @@ class SealingVault(Vault):
         self.use(keys)
 
     @property
-    def mode(self) -> Mode:
+    def encryption(self) -> str:
         """What is encrypted."""
         return "values"
 

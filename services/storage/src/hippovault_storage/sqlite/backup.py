@@ -16,8 +16,8 @@ from hippovault_chassis import deadline
 from hippovault_chassis.errors import ServiceError
 from hippovault_storage import times
 from hippovault_storage.sqlite import connections, files, query
+from hippovault_storage.sqlite.readers import Readers
 from hippovault_storage.sqlite.verifying import pages
-from hippovault_storage.vault import PLAIN, Vault
 
 STEP_PAGES = 1_024
 CHUNK_BYTES = 1024 * 1024
@@ -25,7 +25,7 @@ COPY = ".backup-"
 """What the names of copies have after the database's name."""
 
 
-def parts(path: Path, vault: Vault = PLAIN) -> Iterator[pb.BackupResponse]:
+def parts(path: Path, readers: Readers) -> Iterator[pb.BackupResponse]:
     """Yields a header, the copy's bytes in chunks, and a trailer; the copy lies beside the file meanwhile.
 
     Raises:
@@ -34,7 +34,7 @@ def parts(path: Path, vault: Vault = PLAIN) -> Iterator[pb.BackupResponse]:
     copy = path.with_name(f"{path.name}{COPY}{uuid.uuid4().hex}")
     try:
         copy.touch(files.MODE)
-        yield pb.BackupResponse(header=_taken(path, copy, vault))
+        yield pb.BackupResponse(header=_taken(path, copy, readers))
         yield from _sent(copy)
     finally:
         files.remove(copy)
@@ -46,16 +46,11 @@ def clear(path: Path) -> None:
         copy.unlink(missing_ok=True)
 
 
-def _taken(path: Path, copy: Path, vault: Vault) -> pb.BackupHeader:
+def _taken(path: Path, copy: Path, readers: Readers) -> pb.BackupHeader:
     """Makes the copy, and returns what it is."""
-    with (
-        contextlib.closing(connections.connect_reader(path, vault)) as source,
-        contextlib.closing(connections.connect_copy(copy, vault)) as target,
-    ):
+    with readers.apart() as source, contextlib.closing(connections.connect_copy(copy, source.vault)) as target:
         keys = _begin(source, path)
-        header = pb.BackupHeader(
-            encryption="" if vault.mode == "off" else vault.mode, keys=keys, taken_at=times.timestamp(times.now())
-        )
+        header = pb.BackupHeader(encryption=source.vault.encryption, keys=keys, taken_at=times.timestamp(times.now()))
         _copy(source, target)
         _check(path, target)
         header.schema_version = target.pragma("user_version")

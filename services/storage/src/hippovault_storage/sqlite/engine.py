@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Self, TypeVar
 
@@ -16,9 +16,11 @@ from hippovault_chassis import deadline
 from hippovault_storage.sqlite import (
     adoption,
     backup,
+    creation,
     distances,
     files,
     history,
+    lockbox,
     pairing,
     query,
     reads,
@@ -30,8 +32,9 @@ from hippovault_storage.sqlite import (
     verifying,
     writes,
 )
-from hippovault_storage.sqlite.connections import Connection, connect, connect_reader, prepare_writer
+from hippovault_storage.sqlite.connections import Connection, connect, prepare_writer
 from hippovault_storage.sqlite.faults import told_at_open, told_in_use
+from hippovault_storage.sqlite.lockbox import Encryption, Lockbox
 from hippovault_storage.sqlite.ownership import own
 from hippovault_storage.sqlite.readers import Readers
 from hippovault_storage.sqlite.writer import Writer
@@ -47,35 +50,42 @@ MAX_LOGGED_IDS = 100
 class SqliteEngine:
     """An `engine.Engine` over one file, which it alone has open among this program's processes."""
 
-    def __init__(self, path: Path, dimensions: int, writer: Writer, readers: Readers) -> None:
+    def __init__(self, path: Path, dimensions: int, writer: Writer, readers: Readers, box: Lockbox) -> None:
         self._path = path
+        self._box = box
         self._dimensions = dimensions
         self._writer = writer
         self._readers = readers
 
     @classmethod
     @contextmanager
-    def open(cls, path: Path, dimensions: int, read_connections: int) -> Iterator[Self]:
+    def open(
+        cls, path: Path, dimensions: int, read_connections: int, encryption: Encryption = lockbox.OFF
+    ) -> Iterator[Self]:
         """Opens the file while the context lasts, makes it where there is none, and brings an older one up to date.
 
         Args:
             path: The file; its directory must exist.
             dimensions: Length of the vectors.
             read_connections: Reads that run at the same time.
+            encryption: How the file is encrypted; a new one is from its first byte.
 
         Raises:
             ServiceError: The file is another process's, damaged, of a newer schema version, of other dimensions, or
-                where it cannot have a write-ahead log; the file is as it was.
+                where it cannot have a write-ahead log, or encrypted otherwise than told or with another key; the file
+                is as it was.
         """
         with ExitStack() as cleanup:
             cleanup.enter_context(own(path))
-            schema.check_file(path)
             with told_at_open(path):
-                writer = Writer(_open_writer(path, dimensions), path)
+                box = lockbox.unlock(path, encryption) or creation.create(path, dimensions, encryption)
+                if not box.vault.file_key:
+                    schema.check_file(path)
+                writer = Writer(open_writer(path, dimensions, box), path)
                 cleanup.callback(writer.close)
-                readers = Readers(path, read_connections)
+                readers = Readers(path, read_connections, box.vault)
                 cleanup.callback(readers.close)
-            yield cls(path, dimensions, writer, readers)
+            yield cls(path, dimensions, writer, readers, box)
 
     @property
     def dimensions(self) -> int:
@@ -147,24 +157,25 @@ class SqliteEngine:
         stats.size_bytes = self._path.stat().st_size
         stats.schema_version = schema.SCHEMA_VERSION
         stats.dimensions = self._dimensions
+        stats.encryption = self._box.vault.encryption
         return stats
 
     def verify(self) -> Iterator[maintenance_pb2.VerifyResponse]:
         """Looks the whole store over and changes nothing; yields what each check found."""
-        with told_in_use(self._path), closing(connect_reader(self._path)) as connection:
+        with self._readers.apart() as connection:
             yield from verifying.answers(connection, self._path)
 
     def backup(self) -> Iterator[maintenance_pb2.BackupResponse]:
         """Copies the store as it is at one moment, and yields a header, the copy's bytes and a trailer."""
         with told_in_use(self._path):
-            yield from backup.parts(self._path)
+            yield from backup.parts(self._path, self._readers)
 
     def export_memories(
         self, request: maintenance_pb2.ExportMemoriesRequest
     ) -> Iterator[maintenance_pb2.ExportMemoriesResponse]:
         """Yields every memory with all that belongs to it, as they are at one moment."""
         # On a connection of its own: a slow client must not keep the others from reading.
-        with told_in_use(self._path), closing(connect_reader(self._path)) as connection:
+        with self._readers.apart() as connection:
             connection.execute("BEGIN")
             for record in transfer.export(connection, request):
                 deadline.remaining()
@@ -184,16 +195,17 @@ class SqliteEngine:
         return self._writer.run(lambda connection: change(connection, request))
 
 
-def _open_writer(path: Path, dimensions: int) -> Connection:
+def open_writer(path: Path, dimensions: int, box: Lockbox) -> Connection:
     """Returns a connection to the file, checked, migrated and adopted; closes it when any of that fails."""
     left_log = files.has_log(path)
-    connection = connect(path)
+    connection = connect(path, box.vault)
     try:
         # A refused file stays as it was: closing must not move what a crash left in its log.
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, int(left_log))
         if left_log:
             pairing.check(connection, path)
         schema.check(connection, path, dimensions)
+        lockbox.check_label(connection, box)
         path.chmod(path.stat().st_mode & files.MODE)  # Nobody else's, and no more than it was.
         prepare_writer(connection, path)
         schema.migrate(connection, dimensions)

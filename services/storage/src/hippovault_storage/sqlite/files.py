@@ -7,6 +7,7 @@ from pathlib import Path
 
 MODE = 0o600
 LOG, INDEX, JOURNAL = "-wal", "-shm", "-journal"
+NEW = ".new"
 
 
 def beside(path: Path, ending: str) -> Path:
@@ -46,3 +47,13 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def write(path: Path, data: bytes) -> None:
+    """Writes a file whole: a reader finds its former contents or the new ones, which are on disk at the return."""
+    new = beside(path, NEW)
+    new.touch(MODE)
+    new.write_bytes(data)
+    sync(new)
+    new.replace(path)
+    sync(path.parent)

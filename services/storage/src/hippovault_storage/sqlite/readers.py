@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import queue
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,8 +16,12 @@ from hippovault_chassis import deadline
 from hippovault_storage.capacity import MAX_READS, Places
 from hippovault_storage.sqlite import connections, faults
 from hippovault_storage.sqlite.connections import Connection
+from hippovault_storage.vault import PLAIN, Vault
 
 log = structlog.get_logger()
+
+MAX_APART = 8
+"""Connections beside the pool at a time; further ones wait."""
 
 
 class Readers:
@@ -25,16 +30,19 @@ class Readers:
     Args:
         path: The file.
         number: Connections, and so reads that run at the same time.
+        vault: What the values go through.
     """
 
-    def __init__(self, path: Path, number: int) -> None:
+    def __init__(self, path: Path, number: int, vault: Vault = PLAIN) -> None:
         self._path = path
         self._number = number
+        self._vault = vault
+        self._apart = threading.BoundedSemaphore(MAX_APART)
         self._places = Places(MAX_READS, "read")
         # Last in, first out: the connection used last has the warmest cache. None when there will be no more.
         self._idle: queue.LifoQueue[Connection | None] = queue.LifoQueue()
         for _ in range(number):
-            self._idle.put(connections.connect_reader(path))
+            self._idle.put(self._connect())
 
     @contextmanager
     def borrow(self) -> Iterator[Connection]:
@@ -56,6 +64,42 @@ class Readers:
         finally:
             self._places.give_back()
 
+    @contextmanager
+    def apart(self) -> Iterator[Connection]:
+        """Lends a connection beside the pool, outside of any transaction, for what reads long.
+
+        The store's keys and its file stay the same meanwhile.
+        """
+        with self._apart, faults.told_in_use(self._path), contextlib.closing(self._connect()) as connection:
+            yield connection
+
+    @contextmanager
+    def none_apart(self) -> Iterator[None]:
+        """Waits until nothing reads apart, and lets nothing begin to."""
+        for _ in range(MAX_APART):
+            self._apart.acquire()
+        try:
+            yield
+        finally:
+            self._apart.release(MAX_APART)
+
+    @contextmanager
+    def away(self, vault: Vault) -> Iterator[None]:
+        """Has the file closed; reads wait meanwhile, and go through another vault afterwards.
+
+        When the caller fails, the file is opened as it was.
+        """
+        with self.none_apart():
+            lent = [self._take() for _ in range(self._number)]
+            for connection in lent:
+                connection.close(force=True)
+            try:
+                yield
+                self._vault = vault
+            finally:
+                for connection in lent:
+                    self._idle.put(self._reconnected(connection))
+
     def close(self) -> None:
         """Closes every connection, waiting for those that are lent."""
         for _ in range(self._number):
@@ -63,6 +107,15 @@ class Readers:
             if connection is not None:
                 connection.close(force=True)
         self._idle.put(None)
+
+    def _connect(self) -> Connection:
+        return connections.connect_reader(self._path, self._vault)
+
+    def _reconnected(self, closed: Connection) -> Connection:
+        try:
+            return self._connect()
+        except apsw.Error:  # Then the next reader gets this one, and its error.
+            return closed
 
     def _take(self) -> Connection:
         try:
@@ -88,7 +141,7 @@ class Readers:
         except apsw.Error as error:
             log.warning("a connection for reading is broken and replaced", error=type(error).__name__)
             with contextlib.suppress(apsw.Error):  # Then the next reader gets this one, and its error.
-                replacement = connections.connect_reader(self._path)
+                replacement = self._connect()
                 connection.close(force=True)
                 return replacement
         return connection

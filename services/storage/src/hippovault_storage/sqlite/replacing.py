@@ -13,10 +13,12 @@ from hippovault_storage.sqlite import files
 
 COPYING, ARRIVING, ARRIVED, REPLACED = ".copying-", ".arriving-", ".arrived-", ".replaced-"
 KEYS = ".keys"
+DISCARDING = "discarding-"
+"""Begins a mark of which nothing is kept."""
 
 
 def replace(path: Path, copy: Path, mark: str) -> None:
-    """Puts the copy in the database's place, and keeps what is there.
+    """Puts the copy in the database's place, and keeps what is there, unless the mark begins with DISCARDING.
 
     Args:
         path: The database; may be absent.
@@ -42,8 +44,8 @@ def finish(path: Path) -> None:
     for arrived in path.parent.glob(f"{path.name}{ARRIVED}*"):
         if not arrived.name.endswith(KEYS):
             _take_place(path, arrived)
-    for undecided in (COPYING, ARRIVED):
-        for left in path.parent.glob(f"{path.name}{undecided}*"):
+    for unneeded in (COPYING, ARRIVED, REPLACED + DISCARDING):
+        for left in path.parent.glob(f"{path.name}{unneeded}*"):
             left.unlink()
 
 

@@ -1,0 +1,190 @@
+"""Which keys a store has, and whether they are the ones that it should have."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import apsw
+import grpc
+
+from hippovault_chassis.errors import ServiceError
+from hippovault_storage import keyring
+from hippovault_storage.keyring import Keyring
+from hippovault_storage.keys import KeySource, WrappingKey
+from hippovault_storage.sqlite import files, query
+from hippovault_storage.sqlite.connections import Connection
+from hippovault_storage.vault import Mode, Vault
+
+MAGIC = b"SQLite format 3\0"
+LABEL = "encryption"
+"""The name in hippo_state under which a database says which keys it needs."""
+
+
+@dataclass(frozen=True)
+class Encryption:
+    """How a store is to be encrypted.
+
+    Args:
+        mode: What is encrypted.
+        source: Where the key is read; not asked with the mode "off".
+    """
+
+    mode: Mode = "off"
+    source: KeySource = field(default_factory=KeySource)
+
+
+OFF = Encryption()
+
+
+class Lockbox:
+    """The keys of one store, and their file.
+
+    Args:
+        path: The database.
+        source: Where the key that wraps them is read.
+        keyring: The keys.
+        wrapping: What wraps them in their file from the next time on that it is written.
+    """
+
+    def __init__(self, path: Path, source: KeySource, keyring: Keyring, wrapping: WrappingKey | None) -> None:
+        self.path = path
+        self.keyring = keyring
+        self.vault: Vault = keyring.vault()
+        self._source = source
+        self._wrapping = wrapping
+
+    @property
+    def key_id(self) -> str:
+        """Names the key that wraps, and tells nothing of it."""
+        return self._wrapping.id if self._wrapping else ""
+
+    def read_again(self) -> None:
+        """Takes the wrapping key from its source anew, and wraps the store's keys with it."""
+        self._wrapping = self._source.read()[0]
+        self.save(self.keyring)
+
+    def save(self, keyring: Keyring) -> None:
+        """Writes the file of keys."""
+        files.write(files.keys(self.path), self.wrapped(keyring))
+        self.keyring = keyring
+
+    def wrapped(self, keyring: Keyring) -> bytes:
+        """Returns what the file of these keys holds."""
+        if self._wrapping is None:
+            raise _refused("NOT_ENCRYPTED", f"{self.path} is not encrypted, so it has no keys")
+        return keyring.wrapped(self._wrapping)
+
+
+def unlock(path: Path, wanted: Encryption) -> Lockbox | None:
+    """Returns the keys of a store; None when there is neither a database nor keys, and there should be.
+
+    Raises:
+        ServiceError: The store is encrypted otherwise than wanted, its keys or its database is missing, or the key is
+            not the one that wraps its keys. Nothing was written.
+    """
+    document, plain, there = keyring.read(files.keys(path)), _is_plain(path), _is_there(path)
+    if document is None:
+        if there and wanted.mode != "off" and not (plain and not _label_at_rest(path)):
+            raise _keys_missing(path)
+        if there and wanted.mode != "off":
+            raise _refused(
+                "NOT_ENCRYPTED",
+                f"{path} is not encrypted, but HIPPOVAULT_STORAGE_ENCRYPTION is {wanted.mode}; "
+                f"to encrypt it, run: {command('encrypt', path, wanted.mode)}",
+            )
+        return None if wanted.mode != "off" else Lockbox(path, wanted.source, Keyring("off"), None)
+    mode = document["mode"]
+    if not there:
+        raise _refused(
+            "DATABASE_MISSING",
+            f"{files.keys(path)} has the keys of a database, but {path} is missing; "
+            "restore it, or move the keys away to begin an empty one",
+        )
+    _check_mode(path, mode, wanted.mode)
+    if plain != (mode != "file"):
+        raise _refused(
+            "OTHER_DATABASE", f"{path} is {'not ' if plain else ''}encrypted, other than {files.keys(path)} says"
+        )
+    wrapping = wanted.source.read()
+    return Lockbox(path, wanted.source, Keyring.unwrapped(document, wrapping, files.keys(path)), wrapping[0])
+
+
+def check_label(connection: Connection, box: Lockbox) -> None:
+    """Looks whether an open database is the one of the keys, before anything is written to it.
+
+    Raises:
+        ServiceError: It is another one, or needs keys that are missing.
+    """
+    found, expected = label(connection), box.keyring.label
+    if found and not expected:
+        raise _keys_missing(box.path)
+    if found != expected:
+        raise _refused("OTHER_DATABASE", f"{files.keys(box.path)} has the keys of another database than {box.path}")
+
+
+def label(connection: apsw.Connection) -> str:
+    """Returns which keys a database says that it needs; "" for none."""
+    if not query.value(connection, "SELECT EXISTS(SELECT 1 FROM sqlite_schema WHERE name = 'hippo_state')"):
+        return ""
+    return query.value(connection, "SELECT value FROM hippo_state WHERE name = ?", (LABEL,)) or ""
+
+
+def write_label(connection: apsw.Connection, text: str) -> None:
+    """Has a database say which keys it needs."""
+    connection.execute("DELETE FROM hippo_state WHERE name = ?", (LABEL,))
+    if text:
+        connection.execute("INSERT INTO hippo_state (name, value) VALUES (?, ?)", (LABEL, text))
+
+
+def command(name: str, path: Path, mode: str = "") -> str:
+    """Returns the command line that converts the store."""
+    home = shlex.quote(str(path.parent.parent))
+    return f"python -m hippovault_storage.{name} --home {home}" + (f" --encryption {mode}" if mode else "")
+
+
+def _check_mode(path: Path, mode: str, wanted: Mode) -> None:
+    if wanted == "off":
+        raise _refused(
+            "ENCRYPTED",
+            f"{path} is encrypted; set HIPPOVAULT_STORAGE_ENCRYPTION={mode} and its key, "
+            f"or to decrypt it, run: {command('decrypt', path)}",
+        )
+    if mode != wanted:
+        raise _refused(
+            "OTHER_ENCRYPTION",
+            f"{path} is encrypted with the mode {mode}, but HIPPOVAULT_STORAGE_ENCRYPTION is {wanted}; "
+            f"set it to {mode}, or to convert the store, run: {command('encrypt', path, wanted)}",
+        )
+
+
+def _is_there(path: Path) -> bool:
+    return path.exists() and path.stat().st_size > 0
+
+
+def _is_plain(path: Path) -> bool:
+    if not _is_there(path):
+        return False
+    with path.open("rb") as file:
+        return file.read(len(MAGIC)) == MAGIC
+
+
+def _label_at_rest(path: Path) -> str:
+    # Without its log, and so without a trace: an encrypted file is complete when it takes its place.
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    with contextlib.closing(apsw.Connection(f"{path.as_uri()}?immutable=1", flags=flags)) as connection:
+        return label(connection)
+
+
+def _keys_missing(path: Path) -> ServiceError:
+    return _refused(
+        "KEYS_MISSING",
+        f"{path} is encrypted or no database, and {files.keys(path)}, which would have its keys, is missing; "
+        "put the copy from a backup in its place",
+    )
+
+
+def _refused(reason: str, message: str) -> ServiceError:
+    return ServiceError(grpc.StatusCode.FAILED_PRECONDITION, reason, message)
