@@ -261,7 +261,7 @@ def test_a_broken_connection_is_replaced(path: Path, break_it: Callable[[apsw.Co
 def test_a_broken_connection_that_cannot_be_replaced_is_given_back(
     engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(_: Path) -> apsw.Connection:
+    def refuse(*_: object) -> apsw.Connection:
         raise apsw.CantOpenError("as SQLite words it")
 
     with monkeypatch.context() as patch:
