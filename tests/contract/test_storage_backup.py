@@ -308,7 +308,8 @@ def held_with_keys(path: Path) -> list[str]:
     keys = path.with_suffix(".keys")
     told = keys.read_text()
     keys.unlink()
-    assert told == str(contents := held(path))
+    contents = held(path)
+    assert told == str(contents)
     return contents
 
 

@@ -60,6 +60,9 @@ class Engine(Protocol):
     def get_stats(self, request: pb.GetStatsRequest) -> pb.GetStatsResponse:
         """Counts."""
 
+    def rotate_key(self, request: maintenance_pb2.RotateKeyRequest) -> Iterator[maintenance_pb2.RotateKeyResponse]:
+        """Wraps the keys of an encrypted store anew, or brings a new one in; yields how far it is."""
+
     def verify(self) -> Iterator[maintenance_pb2.VerifyResponse]:
         """Looks the whole store over and changes nothing; yields what each check found."""
 

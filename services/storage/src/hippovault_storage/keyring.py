@@ -60,6 +60,10 @@ class Keyring:
         """Returns these keys with a new data key before the others."""
         return replace(self, data_keys=(_random(), *self.data_keys))
 
+    def renewed(self) -> Self:
+        """Returns these keys with a new data key alone."""
+        return self.rotated().settled()
+
     def settled(self) -> Self:
         """Returns these keys without the data keys that are no longer in use."""
         return replace(self, data_keys=self.data_keys[:1])

@@ -22,6 +22,10 @@ class MaintenanceServicer(MaintenanceServiceServicer):
         """See maintenance.proto."""
         return self._engine.verify()
 
+    def RotateKey(self, request: pb.RotateKeyRequest, context: object) -> Iterator[pb.RotateKeyResponse]:
+        """See maintenance.proto."""
+        return self._engine.rotate_key(request)
+
     def Backup(self, request: pb.BackupRequest, context: object) -> Iterator[pb.BackupResponse]:
         """See maintenance.proto."""
         return self._engine.backup()

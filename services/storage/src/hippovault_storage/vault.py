@@ -110,6 +110,15 @@ class SealingVault(Vault):
         """Of the data key that seals."""
         return next(iter(self._keys))
 
+    @property
+    def header(self) -> bytes:
+        """What values begin with that this vault seals now."""
+        return SCHEME + self.key_id
+
+    def is_current(self, value: Value) -> bool:
+        """Tells whether a value is sealed with the key that seals now."""
+        return isinstance(value, bytes) and value.startswith(self.header)
+
     def use(self, keys: Mapping[bytes, bytes]) -> None:
         """Takes other keys from now on, the first of which seals."""
         self._keys = {key_id: AESGCM(key) for key_id, key in keys.items()}

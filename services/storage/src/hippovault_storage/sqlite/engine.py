@@ -37,6 +37,7 @@ from hippovault_storage.sqlite.faults import told_at_open, told_in_use
 from hippovault_storage.sqlite.lockbox import Encryption, Lockbox
 from hippovault_storage.sqlite.ownership import own
 from hippovault_storage.sqlite.readers import Readers
+from hippovault_storage.sqlite.rotation import Rotation
 from hippovault_storage.sqlite.writer import Writer
 
 log = structlog.get_logger()
@@ -53,6 +54,7 @@ class SqliteEngine:
     def __init__(self, path: Path, dimensions: int, writer: Writer, readers: Readers, box: Lockbox) -> None:
         self._path = path
         self._box = box
+        self._rotation = Rotation(box, writer, readers)
         self._dimensions = dimensions
         self._writer = writer
         self._readers = readers
@@ -85,7 +87,9 @@ class SqliteEngine:
                 cleanup.callback(writer.close)
                 readers = Readers(path, read_connections, box.vault)
                 cleanup.callback(readers.close)
-            yield cls(path, dimensions, writer, readers, box)
+            engine = cls(path, dimensions, writer, readers, box)
+            cleanup.callback(engine._rotation.close)
+            yield engine
 
     @property
     def dimensions(self) -> int:
@@ -159,6 +163,10 @@ class SqliteEngine:
         stats.dimensions = self._dimensions
         stats.encryption = self._box.vault.encryption
         return stats
+
+    def rotate_key(self, request: maintenance_pb2.RotateKeyRequest) -> Iterator[maintenance_pb2.RotateKeyResponse]:
+        """Wraps the keys of an encrypted store anew, or brings a new one in; yields how far it is."""
+        return self._rotation.rotate(data_key=request.data_key)
 
     def verify(self) -> Iterator[maintenance_pb2.VerifyResponse]:
         """Looks the whole store over and changes nothing; yields what each check found."""

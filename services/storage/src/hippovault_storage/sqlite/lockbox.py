@@ -53,17 +53,17 @@ class Lockbox:
         self.path = path
         self.keyring = keyring
         self.vault: Vault = keyring.vault()
-        self._source = source
-        self._wrapping = wrapping
+        self.source = source
+        self.wrapping = wrapping
 
     @property
     def key_id(self) -> str:
         """Names the key that wraps, and tells nothing of it."""
-        return self._wrapping.id if self._wrapping else ""
+        return self.wrapping.id if self.wrapping else ""
 
     def read_again(self) -> None:
         """Takes the wrapping key from its source anew, and wraps the store's keys with it."""
-        self._wrapping = self._source.read()[0]
+        self.wrapping = self.source.read()[0]
         self.save(self.keyring)
 
     def save(self, keyring: Keyring) -> None:
@@ -71,11 +71,15 @@ class Lockbox:
         files.write(files.keys(self.path), self.wrapped(keyring))
         self.keyring = keyring
 
+    def take(self, other: Lockbox) -> None:
+        """Becomes like another one of the same store, whose file of keys is in place already."""
+        self.keyring, self.vault = other.keyring, other.vault
+
     def wrapped(self, keyring: Keyring) -> bytes:
         """Returns what the file of these keys holds."""
-        if self._wrapping is None:
+        if self.wrapping is None:
             raise _refused("NOT_ENCRYPTED", f"{self.path} is not encrypted, so it has no keys")
-        return keyring.wrapped(self._wrapping)
+        return keyring.wrapped(self.wrapping)
 
 
 def unlock(path: Path, wanted: Encryption) -> Lockbox | None:

@@ -9,7 +9,7 @@ import grpc
 
 from hippovault_chassis import locks
 from hippovault_chassis.errors import ServiceError
-from hippovault_storage.sqlite import backup, replacing
+from hippovault_storage.sqlite import backup, files, replacing
 
 PATIENCE_SECONDS = 2.0
 """How long a predecessor that is on its way out is waited for; a supervisor waits for it by itself."""
@@ -37,6 +37,7 @@ def own(path: Path) -> IO[str]:
     try:
         backup.clear(path)
         replacing.finish(path)
+        files.beside(files.keys(path), files.NEW).unlink(missing_ok=True)
     except BaseException:
         lock.close()
         raise

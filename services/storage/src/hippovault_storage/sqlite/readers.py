@@ -36,7 +36,8 @@ class Readers:
     def __init__(self, path: Path, number: int, vault: Vault = PLAIN) -> None:
         self._path = path
         self._number = number
-        self._vault = vault
+        self.vault = vault
+        """What the values go through in connections that are opened from now on."""
         self._apart = threading.BoundedSemaphore(MAX_APART)
         self._places = Places(MAX_READS, "read")
         # Last in, first out: the connection used last has the warmest cache. None when there will be no more.
@@ -68,37 +69,26 @@ class Readers:
     def apart(self) -> Iterator[Connection]:
         """Lends a connection beside the pool, outside of any transaction, for what reads long.
 
-        The store's keys and its file stay the same meanwhile.
+        Meanwhile the file is the same: none with another key takes its place.
         """
         with self._apart, faults.told_in_use(self._path), contextlib.closing(self._connect()) as connection:
             yield connection
 
     @contextmanager
-    def none_apart(self) -> Iterator[None]:
-        """Waits until nothing reads apart, and lets nothing begin to."""
+    def away(self) -> Iterator[None]:
+        """Has the file closed; who would read waits meanwhile."""
         for _ in range(MAX_APART):
             self._apart.acquire()
+        lent = [self._idle.get() for _ in range(self._number)]
+        for connection in lent:
+            if connection is not None:
+                connection.close(force=True)
         try:
             yield
         finally:
-            self._apart.release(MAX_APART)
-
-    @contextmanager
-    def away(self, vault: Vault) -> Iterator[None]:
-        """Has the file closed; reads wait meanwhile, and go through another vault afterwards.
-
-        When the caller fails, the file is opened as it was.
-        """
-        with self.none_apart():
-            lent = [self._take() for _ in range(self._number)]
             for connection in lent:
-                connection.close(force=True)
-            try:
-                yield
-                self._vault = vault
-            finally:
-                for connection in lent:
-                    self._idle.put(self._reconnected(connection))
+                self._idle.put(self._reconnected(connection))
+            self._apart.release(MAX_APART)
 
     def close(self) -> None:
         """Closes every connection, waiting for those that are lent."""
@@ -109,11 +99,11 @@ class Readers:
         self._idle.put(None)
 
     def _connect(self) -> Connection:
-        return connections.connect_reader(self._path, self._vault)
+        return connections.connect_reader(self._path, self.vault)
 
-    def _reconnected(self, closed: Connection) -> Connection:
+    def _reconnected(self, closed: Connection | None) -> Connection | None:
         try:
-            return self._connect()
+            return None if closed is None else self._connect()
         except apsw.Error:  # Then the next reader gets this one, and its error.
             return closed
 

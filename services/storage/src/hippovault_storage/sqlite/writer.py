@@ -17,6 +17,7 @@ from hippovault_chassis import deadline
 from hippovault_storage.capacity import MAX_WRITES, Places
 from hippovault_storage.sqlite import faults
 from hippovault_storage.sqlite.connections import Connection
+from hippovault_storage.vault import Vault
 
 ResultT = TypeVar("ResultT")
 
@@ -31,6 +32,7 @@ CHECKPOINT_PAGES = 4_000
 class _Write:
     work: Callable[[Connection], Any]
     result: Future[Any]
+    alone: bool = False
 
 
 class Writer:
@@ -48,14 +50,12 @@ class Writer:
     """
 
     def __init__(self, connection: Connection, path: Path) -> None:
-        self._connection = connection
         self._path = path
         self._places = Places(MAX_WRITES, "write")
         self._queue: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
         self._open = True
         self._last = threading.Lock()
-        self._log_pages = self._moved_pages = 0
-        connection.set_wal_hook(self._note_log)
+        self.use(connection)
         self._thread = threading.Thread(target=self._run, name="writer")
         self._thread.start()
 
@@ -75,6 +75,30 @@ class Writer:
                 result.cancel()
                 raise faults.late() from None
 
+    def run_alone(self, work: Callable[[Connection], ResultT]) -> ResultT:
+        """Runs the work once, between writes and outside of any transaction, and returns its result.
+
+        It needs no place among the writes, nor does a request's time end it.
+
+        Raises:
+            ServiceError: UNAVAILABLE once this writer is closed; a failure of the file; what the work raised.
+        """
+        result: Future[ResultT] = Future()
+        self._put(_Write(work, result, alone=True))
+        with faults.told_in_use(self._path):
+            return result.result()
+
+    def use(self, connection: Connection) -> None:
+        """Takes another connection from now on; to be called on this writer's thread, by what is run alone."""
+        self._connection = connection
+        self._log_pages = self._moved_pages = 0
+        connection.set_wal_hook(self._note_log)
+
+    @property
+    def vault(self) -> Vault:
+        """What the values of the present connection go through."""
+        return self._connection.vault
+
     def submit(self, work: Callable[[Connection], ResultT]) -> Future[ResultT]:
         """Puts the work in line; what it raises stays as it is.
 
@@ -84,11 +108,15 @@ class Writer:
         self._places.take()
         result: Future[ResultT] = Future()
         result.add_done_callback(lambda _: self._places.give_back())
+        self._put(_Write(work, result))
+        return result
+
+    def _put(self, write: _Write) -> None:
         with self._last:  # Nothing may come into line after what ends it.
             if self._open:
-                self._queue.put(_Write(work, result))
-                return result
-        result.cancel()
+                self._queue.put(write)
+                return
+        write.result.cancel()
         raise faults.closed()
 
     def close(self) -> None:
@@ -103,7 +131,11 @@ class Writer:
         group: list[_Write | None] = []
         while None not in group:
             group = self._gather(len(group))
-            self._commit([write for write in group if write and write.result.set_running_or_notify_cancel()])
+            writes = [write for write in group if write and write.result.set_running_or_notify_cancel()]
+            self._commit([write for write in writes if not write.alone])
+            for write in writes:
+                if write.alone:
+                    self._perform(write)
             self._checkpoint()
 
     def _gather(self, expected: int) -> list[_Write | None]:
@@ -114,6 +146,12 @@ class Writer:
                 group.append(self._queue.get(timeout=LINGER_SECONDS if len(group) < expected else 0))
             except queue.Empty:
                 return group
+
+    def _perform(self, write: _Write) -> None:
+        try:
+            write.result.set_result(write.work(self._connection))
+        except Exception as error:  # noqa: BLE001  # The caller gets it.
+            write.result.set_exception(error)
 
     def _commit(self, group: list[_Write]) -> None:
         try:
