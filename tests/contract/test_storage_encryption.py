@@ -23,6 +23,7 @@ from support.storage import (
     Store,
     connected,
     database,
+    encrypted,
     entity,
     near,
     opened,
@@ -48,10 +49,6 @@ WORDS = (
     *("Quokkas", "quokka", "deploy", "Thursdays", "thursdai", "aubergine", "whither", "marsupial", "rollout"),
     *("tarantella", "witness", "Bartholomew", "perihelion", "zoology", "menagerie"),
 )
-
-
-def variables(mode: str, key: str = KEY) -> dict[str, str]:
-    return {"HIPPOVAULT_STORAGE_ENCRYPTION": mode, "HIPPOVAULT_STORAGE_KEY": key}
 
 
 @contextlib.contextmanager
@@ -104,7 +101,7 @@ def found(home: Path, words: tuple[str, ...] = WORDS) -> list[tuple[str, str]]:
 
 
 def test_no_file_of_an_encrypted_store_has_a_word_of_it(home: Path) -> None:
-    with serving(home, environment=variables("file")) as process, connected(process) as stub:
+    with serving(home, environment=encrypted("file")) as process, connected(process) as stub:
         store = Store(stub, SECRETS["namespace"])
         fill(store)
         assert store.matching("quokka") == [SECRETS["content"]]
@@ -113,7 +110,7 @@ def test_no_file_of_an_encrypted_store_has_a_word_of_it(home: Path) -> None:
         process.kill()
     assert found(home) == []
     assert vector(1)[:16] not in b"".join(snapshot(home).values())
-    with store_of(home, variables("file")) as store:
+    with store_of(home, encrypted("file")) as store:
         assert store.matching("quokka") == [SECRETS["content"]]
         store.search(dense=vector(1), keyword="aubergine")
         assert found(home) == []
@@ -122,7 +119,7 @@ def test_no_file_of_an_encrypted_store_has_a_word_of_it(home: Path) -> None:
 
 
 def test_sealed_values_tell_their_words_to_the_word_index_alone(home: Path) -> None:
-    with serving(home, environment=variables("values")) as process, connected(process) as stub:
+    with serving(home, environment=encrypted("values")) as process, connected(process) as stub:
         fill(Store(stub, SECRETS["namespace"]))
         process.kill()
     whole = tuple(SECRETS[name] for name in ("content", "hint", "tag", "metadata"))
@@ -136,17 +133,17 @@ def test_sealed_values_tell_their_words_to_the_word_index_alone(home: Path) -> N
             readable = [word for word in WORDS if word.lower() in text]
             assert set(readable) <= {"perihelion", "zoology", "menagerie"}, table
         hashes = rows(file, "SELECT content_hash FROM memories UNION SELECT content_hash FROM hippo_memories")
-    with store_of(home, variables("values")) as store:
+    with store_of(home, encrypted("values")) as store:
         assert store.get(entity(SECRETS["category"], SECRETS["key"])).content_hash not in {one for (one,) in hashes}
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_what_was_stored_comes_back(home: Path, mode: str) -> None:
-    with store_of(home, variables(mode)) as store:
+    with store_of(home, encrypted(mode)) as store:
         memory_id = fill(store)
         assert store.put(SECRETS["content"], b"", tags=["more"]).outcome == EXISTED
         assert store.put(SECRETS["content"], category="other", key="other").outcome == CREATED
-    with store_of(home, variables(mode)) as store:
+    with store_of(home, encrypted(mode)) as store:
         memory = store.get_id(memory_id)
         assert memory.content == SECRETS["content"]
         assert list(memory.hints) == [SECRETS["hint"]]
@@ -171,10 +168,10 @@ def test_what_was_stored_comes_back(home: Path, mode: str) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_another_key_is_refused_in_a_line(home: Path, mode: str) -> None:
-    with store_of(home, variables(mode)) as store:
+    with store_of(home, encrypted(mode)) as store:
         fill(store)
     before = snapshot(home)
-    for settings in (variables(mode, OTHER_KEY), variables(mode, KEY[:-8]), {}):
+    for settings in (encrypted(mode, bytes(32)), {**encrypted(mode), "HIPPOVAULT_STORAGE_KEY": KEY[:-8]}, {}):
         ended = run(home, settings)
         assert ended.returncode != 0
         assert len(ended.stderr.splitlines()) == 1
@@ -204,7 +201,7 @@ def test_a_key_comes_from_a_private_file_or_a_command(home: Path) -> None:
 def test_the_help_does_not_tell_a_key(home: Path) -> None:
     shown = subprocess.run(
         [sys.executable, "-m", "hippovault_storage", "--help"],
-        env=environment(home, variables("file")),
+        env=environment(home, encrypted("file")),
         capture_output=True,
         text=True,
         timeout=60,
@@ -218,7 +215,7 @@ def test_the_help_does_not_tell_a_key(home: Path) -> None:
 
 
 def test_plaintext_among_sealed_values_is_told_and_not_returned(home: Path) -> None:
-    with store_of(home, variables("values")) as store:
+    with store_of(home, encrypted("values")) as store:
         memory_id, other = fill(store), store.add("unharmed", key="unharmed").id
     with opened(database(home)) as file:
         file.execute("UPDATE memories SET content = 'forged zebra', updated_at = 9e9 WHERE id = ?", (memory_id,))
@@ -226,7 +223,7 @@ def test_plaintext_among_sealed_values_is_told_and_not_returned(home: Path) -> N
             "INSERT INTO memories (content_hash, content, created_at, updated_at) VALUES ('00', 'foreign zebra', 1, 1)"
         )
         foreign = file.last_insert_rowid()
-    with serving(home, environment=variables("values")) as process, connected(process) as stub:
+    with serving(home, environment=encrypted("values")) as process, connected(process) as stub:
         store = Store(stub, SECRETS["namespace"])
         with refused(Code.DATA_LOSS, message=f"table memories, column content of memory {memory_id} is not encrypted"):
             store.get_id(memory_id)
@@ -244,7 +241,7 @@ def test_plaintext_among_sealed_values_is_told_and_not_returned(home: Path) -> N
 def test_a_value_in_another_ones_place_is_told(home: Path) -> None:
     places = {"content": "memories", "tags": "memories", "metadata": "memories", "hints": "hippo_memories"}
     whole = {"hints": ["a hint"], "tags": ["t"], "metadata": '{"a": 1}'}
-    with store_of(home, variables("values")) as store:
+    with store_of(home, encrypted("values")) as store:
         ids = {column: store.add(column, near(0.5), key=column, **whole).id for column in (*places, "other")}
     with opened(database(home)) as file:
         for column, table in places.items():
@@ -252,7 +249,7 @@ def test_a_value_in_another_ones_place_is_told(home: Path) -> None:
             taken = f"(SELECT {column} FROM {table} WHERE {id_column} = ?)"  # noqa: S608
             sql = f"UPDATE {table} SET {column} = {taken} WHERE {id_column} = ?"  # noqa: S608
             file.execute(sql, (ids["other"], ids[column]))
-    with store_of(home, variables("values")) as store:
+    with store_of(home, encrypted("values")) as store:
         for column, table in places.items():
             with refused(Code.DATA_LOSS, message=f"table {table}, column {column} of memory {ids[column]}"):
                 store.get_id(ids[column])
@@ -260,13 +257,13 @@ def test_a_value_in_another_ones_place_is_told(home: Path) -> None:
 
 
 def test_other_bytes_in_an_encrypted_file_are_noticed(home: Path) -> None:
-    with store_of(home, variables("file")) as store:
+    with store_of(home, encrypted("file")) as store:
         for number in range(50):
             store.add(f"memory {number} {os.urandom(400).hex()}")
     whole = bytearray(database(home).read_bytes())
     for at in range(8192 + 4096, len(whole), 8192):  # In every page but the first.
         whole[at] ^= 1
     database(home).write_bytes(whole)
-    ended = run(home, variables("file"))
+    ended = run(home, encrypted("file"))
     assert ended.returncode != 0
     assert "memories.db is damaged" in ended.stderr

@@ -11,14 +11,14 @@ import pytest
 
 from hippovault.memory.v1 import memory_pb2
 from hippovault.storage.v1.storage_pb2_grpc import StorageServiceStub
-from support.storage import EXISTED, REVIVED, UPDATED, Code, Ref, Store, entity, refused, stub_of, vector
+from support.storage import EXISTED, REVIVED, UPDATED, Code, Ref, Store, encrypted, entity, refused, stub_of, vector
 
 MICROSECOND = 1e-6
 
 
-@pytest.fixture(scope="module")
-def stub(module_home: Path) -> Iterator[StorageServiceStub]:
-    with stub_of(module_home) as served:
+@pytest.fixture(scope="module", params=["off", "values"])
+def stub(module_home: Path, request: pytest.FixtureRequest) -> Iterator[StorageServiceStub]:
+    with stub_of(module_home.with_name(request.param), encrypted(request.param)) as served:
         yield served
 
 

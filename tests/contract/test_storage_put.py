@@ -29,6 +29,7 @@ from support.storage import (
     Ref,
     Store,
     at,
+    encrypted,
     entity,
     near,
     refused,
@@ -43,9 +44,9 @@ SURPRISE = memory_pb2.Surprise(
 )
 
 
-@pytest.fixture(scope="module")
-def stub(module_home: Path) -> Iterator[StorageServiceStub]:
-    with stub_of(module_home) as served:
+@pytest.fixture(scope="module", params=["off", "values"])
+def stub(module_home: Path, request: pytest.FixtureRequest) -> Iterator[StorageServiceStub]:
+    with stub_of(module_home.with_name(request.param), encrypted(request.param)) as served:
         yield served
 
 

@@ -12,14 +12,14 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from hippovault.memory.v1 import memory_pb2
 from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault.storage.v1.storage_pb2_grpc import StorageServiceStub
-from support.storage import Code, Memory, Ref, Store, at, entity, refused, stub_of
+from support.storage import Code, Memory, Ref, Store, at, encrypted, entity, refused, stub_of
 
 UNKNOWN_HASH = "0" * 64
 
 
-@pytest.fixture(scope="module")
-def stub(module_home: Path) -> Iterator[StorageServiceStub]:
-    with stub_of(module_home) as served:
+@pytest.fixture(scope="module", params=["off", "values"])
+def stub(module_home: Path, request: pytest.FixtureRequest) -> Iterator[StorageServiceStub]:
+    with stub_of(module_home.with_name(request.param), encrypted(request.param)) as served:
         yield served
 
 

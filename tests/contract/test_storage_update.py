@@ -13,7 +13,21 @@ import pytest
 from hippovault.memory.v1 import memory_pb2
 from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault.storage.v1.storage_pb2_grpc import StorageServiceStub
-from support.storage import REVIVED, SECONDS, Code, Memory, Ref, Store, at, entity, near, refused, stub_of, vector
+from support.storage import (
+    REVIVED,
+    SECONDS,
+    Code,
+    Memory,
+    Ref,
+    Store,
+    at,
+    encrypted,
+    entity,
+    near,
+    refused,
+    stub_of,
+    vector,
+)
 
 UNSPECIFIED = memory_pb2.VISIBILITY_UNSPECIFIED
 LIVE, DELETED, ALL = memory_pb2.VISIBILITY_LIVE, memory_pb2.VISIBILITY_DELETED, memory_pb2.VISIBILITY_ALL
@@ -32,9 +46,9 @@ NEW_VALUES: dict[str, Any] = {
 }
 
 
-@pytest.fixture(scope="module")
-def stub(module_home: Path) -> Iterator[StorageServiceStub]:
-    with stub_of(module_home) as served:
+@pytest.fixture(scope="module", params=["off", "values"])
+def stub(module_home: Path, request: pytest.FixtureRequest) -> Iterator[StorageServiceStub]:
+    with stub_of(module_home.with_name(request.param), encrypted(request.param)) as served:
         yield served
 
 

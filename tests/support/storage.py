@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 import math
 import struct
@@ -245,10 +246,16 @@ def maintaining(process: Process) -> Iterator[MaintenanceServiceStub]:
         yield MaintenanceServiceStub(channel)
 
 
+def encrypted(mode: str, key: bytes = bytes(range(32))) -> dict[str, str]:
+    """The variables with which a store is encrypted so; "off" for not at all."""
+    given = {"HIPPOVAULT_STORAGE_KEY": base64.b64encode(key).decode()}
+    return {"HIPPOVAULT_STORAGE_ENCRYPTION": mode, **({} if mode == "off" else given)}
+
+
 @contextmanager
-def stub_of(home: Path) -> Iterator[StorageServiceStub]:
+def stub_of(home: Path, environment: Mapping[str, str] | None = None) -> Iterator[StorageServiceStub]:
     """A client of a process that runs while the context lasts, and is asked to stop at its end."""
-    with serving(home) as process, connected(process) as stub:
+    with serving(home, environment=environment) as process, connected(process) as stub:
         yield stub
         assert process.stop() == 0
 

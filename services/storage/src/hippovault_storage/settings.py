@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -35,6 +35,11 @@ class StorageSettings(ProcessSettings):
     def wanted_encryption(self) -> Encryption:
         """How the store is to be encrypted, and where the key for it is read."""
         return Encryption(self.encryption, KeySource(self.key_file, self.key_command))
+
+    @property
+    def unencrypted(self) -> Encryption:
+        """The same, for a store that is not to be encrypted any more."""
+        return replace(self.wanted_encryption, mode="off")
 
     @property
     def database(self) -> Path:

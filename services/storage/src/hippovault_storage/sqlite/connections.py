@@ -54,7 +54,8 @@ def connect(path: Path, vault: Vault = PLAIN, *, read_only: bool = False) -> Con
     """Opens the file, with the vector extension; creates it where it is absent and may be written."""
     flags = apsw.SQLITE_OPEN_READONLY if read_only else apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
     # Without SQLite's own mutex: the writer's thread and the pool give each connection one user at a time.
-    connection = Connection(str(path), flags=flags | apsw.SQLITE_OPEN_NOMUTEX)
+    # With URIs, in which the name of a copy has the copy's key.
+    connection = Connection(str(path), flags=flags | apsw.SQLITE_OPEN_NOMUTEX | apsw.SQLITE_OPEN_URI)
     connection.vault = vault
     if vault.file_key:  # Before anything else, since nothing in the file can be read without.
         query.rows(connection, f"PRAGMA cipher = '{FILE_CIPHER}'; PRAGMA key = \"raw:{vault.file_key.hex()}\"")

@@ -201,8 +201,8 @@ class _Task:
                 with self._changed:
                     self._progress = progress
                     self._changed.notify_all()
-        except Exception as error:  # Whoever follows gets it.
-            log.error("a new data key could not be brought in", error=type(error).__name__)
+        except Exception as error:  # noqa: BLE001  # Whoever follows gets it.
+            log.warning("a new data key could not be brought in", error=type(error).__name__)
             self._error = error
         finally:
             self._steps.close()

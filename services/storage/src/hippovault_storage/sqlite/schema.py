@@ -245,6 +245,23 @@ def dimensions(connection: apsw.Connection) -> int:
     return int(found[1]) if found else 0
 
 
+def tables(connection: apsw.Connection) -> list[str]:
+    """Returns the names of all tables that have rows of their own."""
+    return query.column(connection, "SELECT name FROM sqlite_schema WHERE type = 'table' AND rootpage > 0")
+
+
+def foreign_names(connection: apsw.Connection, dimensions: int) -> list[str]:
+    """Returns the tables, and the columns of `memories` with values, that are no part of this program's schema."""
+    with contextlib.closing(connections.connect(Path(":memory:"))) as example:
+        migrate(example, dimensions)
+        known, columns = {*tables(example)}, _columns(example, "memories")
+    ours = ("sqlite_", "memory_embeddings_")
+    others = [name for name in tables(connection) if name not in known and not name.startswith(ours)]
+    used = 'SELECT EXISTS(SELECT 1 FROM memories WHERE "{}" IS NOT NULL)'
+    further = sorted(_columns(connection, "memories") - columns)
+    return others + [f"memories.{name}" for name in further if query.value(connection, used.format(name))]
+
+
 def _made_by(connection: apsw.Connection) -> str:
     return str(query.value(connection, "SELECT sql FROM sqlite_schema WHERE name = 'memory_embeddings'") or "")
 

@@ -83,6 +83,13 @@ def seal_chunk(connection: Connection, table: Table, after: int, change: Change)
     return len(found), found[-1][parts] if found else after
 
 
+def seal_table(connection: Connection, table: Table, change: Change) -> None:
+    """Changes the values of all rows."""
+    seen, last = CHUNK, BEFORE_ALL
+    while seen == CHUNK:
+        seen, last = seal_chunk(connection, table, last, change)
+
+
 def sealed_otherwise(connection: Connection, header: bytes) -> int:
     """Returns how many values do not begin with the header that a vault gives them."""
     return sum(
