@@ -12,6 +12,7 @@ import pytest
 from hippovault_chassis.home import Home
 from hippovault_chassis.locks import lock_file
 from hippovault_gateway.local.state import lock_path
+from support import storage
 from support.command import Run, answer, hippovault, in_process
 from support.processes import environment
 from support.stack import Stack
@@ -112,3 +113,30 @@ def test_what_is_no_backup_is_told(home: Path, tmp_path: Path) -> None:
         assert ended.returncode == 1
         assert name in ended.stderr.decode()
     assert not database(home).exists()
+
+
+def test_a_store_is_encrypted_backed_up_with_its_keys_rotated_and_decrypted(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    database(home).parent.mkdir(parents=True)
+    settings = storage.encrypted("values")
+    run = in_process({**environment(home), **settings}, monkeypatch, capfd)
+    with storage.in_process(database(home)) as (stub, _):
+        Store(stub, "default").add("zebra")
+    assert "is encrypted now" in run("encrypt")[1]["messages"][-1]
+    with serving(home, environment=settings):
+        code, backup = run("backup", str(home.parent / "copy.db"))
+        assert (code, backup["encryption"]) == (0, "values")
+        code, rotated = run("rotate-key", "--data-key")
+        assert (code, rotated["done"] == rotated["total"] > 0, bool(rotated["key_id"])) == (0, True, True)
+    keys = Path(backup["keys"])
+    assert (keys.name, stat.S_IMODE(keys.stat().st_mode)) == ("copy.db.keys", 0o600)
+    assert run("restore", backup["file"])[0] == 0
+    assert "is not encrypted now" in run("decrypt")[1]["messages"][-1]
+    with storage.in_process(database(home)) as (stub, _):
+        assert Store(stub, "default").listed() == ["zebra"]
+
+
+def test_a_store_that_is_not_encrypted_has_no_key_to_rotate(run: Run) -> None:
+    code, document = run("rotate-key")
+    assert (code, document["error"]["code"]) == (1, "FAILED_PRECONDITION")
