@@ -9,7 +9,7 @@ from typing import Annotated
 from cyclopts import App, Parameter, validators
 
 from benchmark import report
-from benchmark.storage import corpus, million, searching, writing
+from benchmark.storage import corpus, encryption, million, searching, writing
 from benchmark.storage.figures import as_json, print_table
 
 MILLION = 1_000_000
@@ -47,6 +47,7 @@ def main(
     with tempfile.TemporaryDirectory(prefix="hv-") as directory:
         figures = [
             *writing.measure(Path(directory), written, writes),
+            *encryption.measure(Path(directory), written, asked, writes),
             *searching.measure(Path(directory) / "searched.db", stored, asked),
         ]
     print_table(f"storage, {len(stored):,} memories", figures)

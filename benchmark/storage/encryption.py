@@ -38,7 +38,9 @@ def measure(directory: Path, source: Corpus, queries: Corpus, number: int) -> li
         SqliteEngine.open(directory / "encrypted.db", DIMENSIONS, READERS, encryption) as encrypted,
     ):
         compare = partial(_compare, plain, encrypted)
-        writes = compare("write", lambda engine: [partial(engine.put_memory, put) for put in workload.puts(source[:number])])
+        writes = compare(
+            "write", lambda engine: [partial(engine.put_memory, put) for put in workload.puts(source[:number])]
+        )
         for engine in (plain, encrypted):
             workload.fill(engine, source[number:CACHED_MEMORIES])
             workload.settle(partial(engine.get_stats, pb.GetStatsRequest()))
@@ -47,7 +49,9 @@ def measure(directory: Path, source: Corpus, queries: Corpus, number: int) -> li
         return [
             writes,
             compare("cached dense search", lambda engine: [partial(engine.search_memories, each) for each in 2 * near]),
-            compare("cached keyword search", lambda engine: [partial(engine.search_memories, each) for each in 2 * words]),
+            compare(
+                "cached keyword search", lambda engine: [partial(engine.search_memories, each) for each in 2 * words]
+            ),
         ]
 
 

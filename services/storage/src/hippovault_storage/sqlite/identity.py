@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Iterator
 
@@ -21,8 +22,9 @@ LENGTH_BYTES = 8
 KINDS = {memory_pb2.VISIBILITY_DELETED: "deleted memory", memory_pb2.VISIBILITY_ALL: "memory"}
 
 
+@functools.lru_cache(maxsize=1)
 def content_hash(content: str) -> str:
-    """Returns the lower-case hex SHA-256 of the UTF-8 bytes: the hash that callers see."""
+    """Returns the lower-case hex SHA-256 of the UTF-8 bytes: the hash that callers see. A write asks several times."""
     return hashlib.sha256(content.encode()).hexdigest()
 
 
