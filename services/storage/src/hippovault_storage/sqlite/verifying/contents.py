@@ -74,7 +74,7 @@ def read(connection: Connection, ids: Sequence[int]) -> Iterator[tuple[int, memo
         found = records.rows(connection, ids)
     except UNREADABLE as error:
         if len(ids) == 1:
-            yield ids[0], _told(error)
+            yield ids[0], told(error)
             return
         for memory_id in ids:
             yield from read(connection, [memory_id])
@@ -82,16 +82,17 @@ def read(connection: Connection, ids: Sequence[int]) -> Iterator[tuple[int, memo
         yield from ((row[0], _memory(connection, row)) for row in found)
 
 
+def told(error: Exception) -> str:
+    """Returns why something cannot be read, without any of it."""
+    # Another error's text may have the value in it.
+    return error.message if isinstance(error, ServiceError) else f"it cannot be read ({type(error).__name__})"
+
+
 def _memory(connection: Connection, row: tuple[Any, ...]) -> memory_pb2.Memory | str:
     try:
         return records.memory(connection.vault, row)
     except UNREADABLE as error:
-        return _told(error)
-
-
-def _told(error: Exception) -> str:
-    # Another error's text may have the value in it.
-    return error.message if isinstance(error, ServiceError) else f"it cannot be read ({type(error).__name__})"
+        return told(error)
 
 
 def _problem(connection: Connection, memory: memory_pb2.Memory, content_hash: str, row_hash: str) -> str:

@@ -1,9 +1,14 @@
-"""Whether a memory's lives follow upon one another."""
+"""Whether what memories were can be read, and their lives follow upon one another."""
 
 from __future__ import annotations
 
-from hippovault_storage.sqlite import query
+import collections
+
+from hippovault.memory.v1.memory_pb2 import Memory
+from hippovault_chassis import deadline
+from hippovault_storage.sqlite import history, query
 from hippovault_storage.sqlite.connections import Connection
+from hippovault_storage.sqlite.verifying import contents
 from hippovault_storage.sqlite.verifying.findings import Findings
 
 LIVES = """
@@ -11,8 +16,11 @@ SELECT memory_id, since, until, lag(until) OVER (PARTITION BY memory_id ORDER BY
 FROM hippo_history
 """
 DISORDERED = f"""
-SELECT DISTINCT l.memory_id FROM ({LIVES}) l LEFT JOIN hippo_memories h ON h.memory_id = l.memory_id
-WHERE l.until <= l.since OR l.since < l.former_until OR l.until > h.since
+SELECT DISTINCT memory_id FROM ({LIVES}) WHERE until <= since OR since < former_until
+"""
+WITH_ONE = """
+SELECT h.memory_id, h.namespace FROM hippo_memories h
+WHERE EXISTS (SELECT 1 FROM hippo_history l WHERE l.memory_id = h.memory_id)
 """
 
 
@@ -21,3 +29,10 @@ def look(connection: Connection, findings: Findings) -> None:
     findings.looked_at(query.value(connection, "SELECT count(*) FROM hippo_history"))
     for (memory_id,) in query.each(connection, DISORDERED):
         findings.wrong(f"memory {memory_id}: what it was from one time to another overlaps")
+    connection.execute("BEGIN")
+    for memory_id, namespace in query.each(connection, WITH_ONE):
+        deadline.remaining()
+        try:
+            collections.deque(history.versions(connection, Memory(id=memory_id, namespace=namespace)), maxlen=0)
+        except contents.UNREADABLE as error:
+            findings.wrong(f"memory {memory_id}: of what it was, {contents.told(error)}")
