@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import os
 import shutil
@@ -21,9 +22,11 @@ import pytest
 from hippovault.storage.v1 import maintenance_pb2 as pb
 from hippovault.storage.v1 import storage_pb2
 from hippovault_chassis.errors import ServiceError
+from hippovault_storage.keys import KeySource
 from hippovault_storage.sqlite import files, restoring
 from hippovault_storage.sqlite.engine import SqliteEngine
-from hippovault_storage.sqlite.ownership import own
+from hippovault_storage.sqlite.lockbox import OFF, Encryption
+from hippovault_storage.vault import Mode
 from support.processes import Process, environment
 from support.storage import (
     DIMENSIONS,
@@ -73,9 +76,9 @@ def fill(process: Process, *contents: str) -> None:
             Store(stub, NAMESPACE).add(content, tags=["t"], hints=["hint"])
 
 
-def held(path: Path) -> list[str]:
+def held(path: Path, encryption: Encryption = OFF) -> list[str]:
     """What the store has, in order; the store is opened for it, as at a start."""
-    with SqliteEngine.open(path, DIMENSIONS, 1) as engine:
+    with SqliteEngine.open(path, DIMENSIONS, 1, encryption) as engine:
         page = engine.list_memories(storage_pb2.ListMemoriesRequest(namespace=NAMESPACE, page_size=1000))
     return sorted(memory.content for memory in page.memories)
 
@@ -103,16 +106,31 @@ def path(home: Path) -> Path:
     return database(home)
 
 
-@pytest.fixture
-def backup(home: Path, path: Path) -> Path:
-    """A backup of a store that has `before`, and then gets `after`."""
-    with SqliteEngine.open(path, DIMENSIONS, 1) as engine:
+def with_key(home: Path, mode: Mode, first: int = 0) -> Encryption:
+    file = home.parent / f"key-{first}"
+    file.write_text(base64.b64encode(bytes(range(first, first + 32))).decode())
+    file.chmod(0o600)
+    return Encryption(mode, KeySource(file))
+
+
+def taken_in_process(path: Path, encryption: Encryption) -> Path:
+    """Returns a backup of a store that has `before`, and then gets `after`; its keys, if any, beside it."""
+    with SqliteEngine.open(path, DIMENSIONS, 1, encryption) as engine:
         put(engine, "before")
         first, *middle, _ = list(engine.backup())
         put(engine, "after")
-    file = home.parent / first.header.name
+    header = first.header
+    file = path.parent.parent.parent / header.name
     file.write_bytes(b"".join(part.chunk for part in middle))
+    if header.keys:
+        Path(f"{file}.keys").write_bytes(header.keys)
     return file
+
+
+@pytest.fixture
+def backup(path: Path) -> Path:
+    """A backup of a store that has `before`, and then gets `after`."""
+    return taken_in_process(path, OFF)
 
 
 def test_a_backup_is_the_store_of_one_moment(home: Path) -> None:
@@ -246,15 +264,6 @@ def test_a_damaged_store_is_replaced_and_kept(path: Path, backup: Path) -> None:
     assert kept.read_bytes() == b"no database"
 
 
-def test_keys_change_with_the_database(path: Path, backup: Path) -> None:
-    keys = path.with_suffix(".keys")
-    keys.write_text("former")
-    Path(f"{backup}.keys").write_text("restored")
-    kept = restoring.restore(path, backup, DIMENSIONS)
-    assert keys.read_text() == "restored"
-    assert Path(f"{kept}.keys").read_text() == "former"
-
-
 class Killed(BaseException):
     """As good as SIGKILL between two calls of the system: nothing after it is done."""
 
@@ -276,41 +285,30 @@ def killed_before_change(number: int) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("with_log", [False, True])
-def test_killed_at_any_point_it_leaves_the_old_or_the_new_store(path: Path, backup: Path, *, with_log: bool) -> None:
-    """Keys are as in an encrypted store, which has others after a restore."""
-    Path(f"{backup}.keys").write_text("['before']")
-    path.with_suffix(".keys").write_text("['after', 'before']")
+@pytest.mark.parametrize("mode", ["off", "values"])
+def test_killed_at_any_point_it_leaves_the_old_or_the_new_store(home: Path, path: Path, mode: Mode) -> None:
+    encryption = with_key(home, mode)
+    backup = taken_in_process(path, encryption)
+    if mode != "off":  # From now on the keys are others than the backup's.
+        with SqliteEngine.open(path, DIMENSIONS, 1, encryption) as engine:
+            list(engine.rotate_key(pb.RotateKeyRequest(data_key=True)))
+    files.beside(path, files.LOG).touch()
     data, seen = path.parent, list[list[str]]()
-    log = files.beside(path, files.LOG)
-    if with_log:
-        log.write_bytes(b"")
     shutil.copytree(data, data.with_name("origin"))
     for number in count():
         shutil.rmtree(data)
         shutil.copytree(data.with_name("origin"), data)
         try:
             with killed_before_change(number):
-                restoring.restore(path, backup, DIMENSIONS)
+                restoring.restore(path, backup, DIMENSIONS, encryption)
             break
         except Killed:
-            seen.append(held_with_keys(path))
+            seen.append(held(path, encryption))
             assert not [name for name in beside(path) if "arriv" in name or "copying" in name]
     assert seen == sorted(seen)
     assert seen[0] == ["after", "before"]
     assert seen[-1] == ["before"]
-    assert held_with_keys(path) == ["before"]
-
-
-def held_with_keys(path: Path) -> list[str]:
-    """As `held`, of a store beside which lies what stands for the keys that belong to it."""
-    own(path).close()
-    keys = path.with_suffix(".keys")
-    told = keys.read_text()
-    keys.unlink()
-    contents = held(path)
-    assert told == str(contents)
-    return contents
+    assert held(path, encryption) == ["before"]
 
 
 def truncated(file: Path) -> None:
@@ -376,4 +374,47 @@ def test_the_store_itself_is_no_backup(path: Path, backup: Path) -> None:
     assert backup.exists()
     with pytest.raises(ServiceError, match="is the store itself"):
         restoring.restore(path, path, DIMENSIONS)
+    assert held(path) == ["after", "before"]
+
+
+# ------------------------------------------------------------------------------------------------ encrypted stores
+
+
+@pytest.mark.parametrize("mode", ["values", "file"])
+def test_an_encrypted_store_is_backed_up_encrypted_and_restored_with_its_keys(
+    home: Path, path: Path, mode: Mode
+) -> None:
+    encryption = with_key(home, mode)
+    file = taken_in_process(path, encryption)
+    # The words of the index stay readable where values are encrypted one by one.
+    assert (b"hint" in file.read_bytes()) == (mode == "values")
+    assert b'"hint"' not in file.read_bytes()
+    with SqliteEngine.open(path, DIMENSIONS, 1, encryption) as engine:
+        assert [list(answer.problems) for answer in engine.verify()] == [[]] * 7
+        list(engine.rotate_key(pb.RotateKeyRequest(data_key=True)))  # The backup has the former key.
+    rotated = path.with_suffix(".keys").read_bytes()
+    kept = restoring.restore(path, file, DIMENSIONS, encryption)
+    assert Path(f"{kept}.keys").read_bytes() == rotated
+    assert path.with_suffix(".keys").read_bytes() == Path(f"{file}.keys").read_bytes() != rotated
+    assert held(path, encryption) == ["before"]
+
+
+def test_an_encrypted_backup_wants_its_keys_and_the_mode_and_key_of_the_store(home: Path, path: Path) -> None:
+    encryption = with_key(home, "file")
+    file = taken_in_process(path, encryption)
+    before = {file: file.read_bytes() for file in path.parent.iterdir()}
+    for other in (with_key(home, "values"), with_key(home, "file", 1), Encryption()):
+        with pytest.raises(ServiceError, match=str(file)):
+            restoring.restore(path, file, DIMENSIONS, other)
+    keys = Path(f"{file}.keys")
+    keys.rename(home.parent / "elsewhere")
+    with pytest.raises(ServiceError, match=f"{keys}.* is missing"):
+        restoring.restore(path, file, DIMENSIONS, encryption)
+    assert {file: file.read_bytes() for file in path.parent.iterdir()} == before
+    assert held(path, encryption) == ["after", "before"]
+
+
+def test_a_plain_backup_is_not_restored_into_an_encrypted_store(home: Path, path: Path, backup: Path) -> None:
+    with pytest.raises(ServiceError, match=f"{backup} is not encrypted"):
+        restoring.restore(path, backup, DIMENSIONS, with_key(home, "values"))
     assert held(path) == ["after", "before"]

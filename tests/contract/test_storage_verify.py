@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
@@ -10,11 +11,15 @@ from pathlib import Path
 import pytest
 
 from hippovault.storage.v1 import maintenance_pb2 as pb
+from hippovault.storage.v1 import storage_pb2
+from hippovault_storage.keys import KeySource
 from hippovault_storage.sqlite.engine import SqliteEngine
+from hippovault_storage.sqlite.lockbox import Encryption
 from support.processes import Process
 from support.storage import (
     DIMENSIONS,
     SECONDS,
+    Memory,
     Store,
     connected,
     database,
@@ -177,3 +182,22 @@ def test_what_is_wrong_is_told_by_id(path: Path, damage: str, failing: list[str]
             assert "memory " in problem
             assert "zebr" not in problem
             assert "restore" in problem or "reindex" in problem or "restart" in problem
+
+
+def test_every_value_of_an_encrypted_store_is_opened(home: Path) -> None:
+    (home / "data").mkdir(parents=True)
+    key = home / "key"
+    key.write_text(base64.b64encode(bytes(32)).decode())
+    key.chmod(0o600)
+    with SqliteEngine.open(database(home), DIMENSIONS, 1, Encryption("values", KeySource(key))) as engine:
+        for content in ("first", "second", "third"):
+            memory = Memory(namespace=NAMESPACE, content=content, key="k", tags=["t"], hints=["h"])
+            engine.put_memory(storage_pb2.PutMemoryRequest(memory=memory, vectors=vector(1), model_revision="m"))
+        assert [list(answer.problems) for answer in engine.verify()] == [[]] * len(CHECKS)
+        with opened(database(home)) as file:
+            file.execute("UPDATE memories SET tags = content")
+            file.execute("UPDATE hippo_history SET content = x'01' || content WHERE version = 1")
+        found = {answer.check: list(answer.problems) for answer in engine.verify() if answer.wrong}
+    assert list(found) == ["contents", "history"]
+    assert "column tags of memory 1" in found["contents"][0]
+    assert "table hippo_history" in found["history"][0]

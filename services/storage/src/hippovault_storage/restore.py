@@ -27,7 +27,7 @@ def restore(backup: Path, settings: StorageSettings) -> None:
     Raises:
         ServiceError: See `restoring.restore`.
     """
-    kept = restoring.restore(settings.database, backup, settings.dimensions)
+    kept = restoring.restore(settings.database, backup, settings.dimensions, settings.wanted_encryption)
     sys.stdout.write(f"{settings.database} is now as in {backup}\n")
     if kept:
         sys.stdout.write(f"what it was is kept as {kept}\n")

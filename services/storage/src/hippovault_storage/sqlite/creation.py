@@ -37,6 +37,6 @@ def take_place(box: Lockbox, copy: Path) -> None:
     Whenever the process is killed, the store is whole: with the former file and keys, or with the new ones.
     """
     if box.keyring.label:
-        files.write(files.beside(copy, replacing.KEYS), box.wrapped(box.keyring))
+        files.write(files.beside(copy, files.KEYS), box.wrapped(box.keyring))
     files.sync(copy)
     replacing.replace(box.path, copy, copy.name.removeprefix(box.path.name + replacing.COPYING))

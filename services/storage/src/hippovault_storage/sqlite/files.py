@@ -8,6 +8,7 @@ from pathlib import Path
 MODE = 0o600
 LOG, INDEX, JOURNAL = "-wal", "-shm", "-journal"
 NEW = ".new"
+DATABASE, KEYS = ".db", ".keys"
 
 
 def beside(path: Path, ending: str) -> Path:
@@ -22,8 +23,8 @@ def has_log(path: Path) -> bool:
 
 
 def keys(path: Path) -> Path:
-    """Returns the file of wrapped keys, there where the store is encrypted."""
-    return path.with_suffix(".keys")
+    """Returns the file of wrapped keys, there where the store is encrypted: x.keys of x.db, y.keys of a copy y."""
+    return path.with_suffix(KEYS) if path.suffix == DATABASE else beside(path, KEYS)
 
 
 def read_keys(path: Path) -> bytes:

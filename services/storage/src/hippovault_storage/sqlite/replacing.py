@@ -12,7 +12,6 @@ from pathlib import Path
 from hippovault_storage.sqlite import files
 
 COPYING, ARRIVING, ARRIVED, REPLACED = ".copying-", ".arriving-", ".arrived-", ".replaced-"
-KEYS = ".keys"
 DISCARDING = "discarding-"
 """Begins a mark of which nothing is kept."""
 
@@ -22,13 +21,13 @@ def replace(path: Path, copy: Path, mark: str) -> None:
 
     Args:
         path: The database; may be absent.
-        copy: A database that is on disk in the same directory; its keys, if any, beside it with the ending KEYS.
+        copy: A database that is on disk in the same directory; its keys, if any, beside it with the ending files.KEYS.
         mark: Ends the names of what is kept, which are of nothing else.
     """
     arriving = files.beside(path, ARRIVING + mark)
-    keys = files.beside(copy, KEYS)
+    keys = files.beside(copy, files.KEYS)
     if keys.exists():
-        keys.rename(files.beside(path, ARRIVED + mark + KEYS))
+        keys.rename(files.beside(path, ARRIVED + mark + files.KEYS))
     copy.rename(arriving)
     files.sync(path.parent)
     finish(path)
@@ -42,7 +41,7 @@ def finish(path: Path) -> None:
         arriving.rename(files.beside(path, ARRIVED + mark))
         files.sync(path.parent)
     for arrived in path.parent.glob(f"{path.name}{ARRIVED}*"):
-        if not arrived.name.endswith(KEYS):
+        if not arrived.name.endswith(files.KEYS):
             _take_place(path, arrived)
     for unneeded in (COPYING, ARRIVED, REPLACED + DISCARDING):
         for left in path.parent.glob(f"{path.name}{unneeded}*"):
@@ -55,13 +54,13 @@ def _put_aside(path: Path, mark: str) -> None:
         if files.beside(path, ending).exists():
             files.beside(path, ending).rename(files.beside(kept, ending))
     if files.keys(path).exists():
-        files.keys(path).rename(files.beside(kept, KEYS))
+        files.keys(path).rename(files.beside(kept, files.KEYS))
     files.beside(path, files.INDEX).unlink(missing_ok=True)
     files.sync(path.parent)
 
 
 def _take_place(path: Path, arrived: Path) -> None:
-    keys = files.beside(arrived, KEYS)
+    keys = files.beside(arrived, files.KEYS)
     if keys.exists():
         keys.replace(files.keys(path))
     arrived.replace(path)

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
-import apsw
 import grpc
 
 from hippovault_chassis.errors import ServiceError
 from hippovault_storage import times
-from hippovault_storage.sqlite import connections, faults, files, query, replacing, schema
+from hippovault_storage.sqlite import connections, faults, files, lockbox, query, replacing, schema
+from hippovault_storage.sqlite.connections import Connection
+from hippovault_storage.sqlite.lockbox import Encryption
 from hippovault_storage.sqlite.ownership import own
 from hippovault_storage.sqlite.verifying import pages
 
 
-def restore(path: Path, backup: Path, dimensions: int) -> Path | None:
+def restore(path: Path, backup: Path, dimensions: int, encryption: Encryption = lockbox.OFF) -> Path | None:
     """Puts a copy of the backup in the place of the store, which is kept.
 
     Args:
@@ -24,30 +26,33 @@ def restore(path: Path, backup: Path, dimensions: int) -> Path | None:
         backup: A database of this program; the file of wrapped keys of an encrypted one beside it, with the ending
             `.keys`.
         dimensions: Length of the vectors.
+        encryption: How the store is to be encrypted, and so the backup must be.
 
     Returns:
         What the former database is called now; None when there was none.
 
     Raises:
-        ServiceError: Another process has the store, or the backup is none; the store is as it was.
+        ServiceError: Another process has the store; the backup is none, or encrypted otherwise than told, or with
+            another key; the store is as it was.
         OSError: A file cannot be read or written, as on a full disk; the store is as it was.
     """
     with own(path):
-        return _restore(path, backup, dimensions)
+        return _restore(path, backup, dimensions, encryption)
 
 
-def _restore(path: Path, backup: Path, dimensions: int) -> Path | None:
+def _restore(path: Path, backup: Path, dimensions: int, encryption: Encryption) -> Path | None:
     _check_file(path, backup)
     mark = times.timestamp(times.now()).ToDatetime().strftime("%Y%m%dT%H%M%S%fZ")
     copy = files.beside(path, replacing.COPYING + mark)
     had_one = path.exists()
     try:
         _copy(backup, copy)
-        _check(copy, backup, dimensions)
+        with _naming(backup, copy):
+            _check(copy, dimensions, encryption)
         files.sync(copy)
     except BaseException:
         files.remove(copy)
-        files.beside(copy, replacing.KEYS).unlink(missing_ok=True)
+        files.keys(copy).unlink(missing_ok=True)
         raise
     replacing.replace(path, copy, mark)
     return files.beside(path, replacing.REPLACED + mark) if had_one else None
@@ -63,36 +68,46 @@ def _check_file(path: Path, backup: Path) -> None:
     if files.has_log(backup):
         log = files.beside(backup, files.LOG)
         raise _refused("NO_BACKUP", f"{backup} is no backup but a database in use: its last changes are in {log}")
-    schema.check_file(backup)
 
 
 def _copy(backup: Path, copy: Path) -> None:
-    for source, target in ((backup, copy), (_keys(backup), _keys(copy))):
+    for source, target in ((backup, copy), (files.beside(backup, files.KEYS), files.keys(copy))):
         if source.exists():
             target.touch(files.MODE)
             shutil.copyfile(source, target)
             files.sync(target)
 
 
-def _check(copy: Path, backup: Path, dimensions: int) -> None:
+@contextlib.contextmanager
+def _naming(backup: Path, copy: Path) -> Iterator[None]:
+    """Has errors name the backup, which stays, where they would name its copy."""
+    try:
+        yield
+    except ServiceError as error:
+        raise ServiceError(error.code, error.reason, error.message.replace(str(copy), str(backup))) from error
+
+
+def _check(copy: Path, dimensions: int, encryption: Encryption) -> None:
     """Looks at the copy, and makes it a file of its own."""
-    with faults.told_at_open(backup), contextlib.closing(connections.connect(copy)) as connection:
-        _check_tables(connection, backup, dimensions)
-        query.rows(connection, "PRAGMA journal_mode = DELETE")
-        connections.give_number(connection)
+    with faults.told_at_open(copy):
+        box = lockbox.unlock(copy, encryption)
+        assert box is not None  # noqa: S101  # For the type alone: only of a store that is not there it is None.
+        if not box.vault.file_key:
+            schema.check_file(copy)
+        with contextlib.closing(connections.connect(copy, box.vault)) as connection:
+            _check_tables(connection, copy, dimensions)
+            lockbox.check_label(connection, box)
+            query.rows(connection, "PRAGMA journal_mode = DELETE")
+            connections.give_number(connection)
 
 
-def _check_tables(connection: apsw.Connection, backup: Path, dimensions: int) -> None:
+def _check_tables(connection: Connection, copy: Path, dimensions: int) -> None:
     problems = pages.damages(connection)
     if problems:
-        raise ServiceError(grpc.StatusCode.DATA_LOSS, "CORRUPT", f"{backup} is damaged (SQLite: {problems[0]})")
+        raise ServiceError(grpc.StatusCode.DATA_LOSS, "CORRUPT", f"{copy} is damaged (SQLite: {problems[0]})")
     if not query.value(connection, "SELECT EXISTS(SELECT 1 FROM sqlite_schema WHERE name = 'memories')"):
-        raise _refused("NO_BACKUP", f"{backup} is a SQLite database, but has no table memories")
-    schema.check(connection, backup, dimensions)
-
-
-def _keys(database: Path) -> Path:
-    return files.beside(database, replacing.KEYS)
+        raise _refused("NO_BACKUP", f"{copy} is a SQLite database, but has no table memories")
+    schema.check(connection, copy, dimensions)
 
 
 def _refused(reason: str, message: str) -> ServiceError:
