@@ -196,7 +196,7 @@ def test_every_value_of_an_encrypted_store_is_opened(home: Path) -> None:
         assert [list(answer.problems) for answer in engine.verify()] == [[]] * len(CHECKS)
         with opened(database(home)) as file:
             file.execute("UPDATE memories SET tags = content")
-            file.execute("UPDATE hippo_history SET content = x'01' || content WHERE version = 1")
+            file.execute("UPDATE hippo_history SET content = CAST(x'01' || content AS BLOB) WHERE version = 1")
         found = {answer.check: list(answer.problems) for answer in engine.verify() if answer.wrong}
     assert list(found) == ["contents", "history"]
     assert "column tags of memory 1" in found["contents"][0]
