@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import re
 import subprocess
 from collections.abc import Iterator
@@ -13,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hippovault_gateway.cli import app
-from support.command import COMMAND, Run, answer, hippovault, in_process
+from support.command import COMMAND, Run, answer, hippovault, in_process, in_terminal
 from support.processes import environment, start
 
 CONFIGURATION = """
@@ -289,24 +287,6 @@ def test_a_file_that_is_not_there_is_named(memory: Path, tmp_path: Path) -> None
     ended = hippovault(memory, "import", str(tmp_path / "missing.jsonl"))
     assert ended.returncode == 1
     assert b"missing.jsonl" in ended.stderr
-
-
-def in_terminal(home: Path, *arguments: str, **variables: str) -> tuple[int, str]:
-    """Runs a command whose three streams are a terminal; returns exit code and what the terminal got."""
-    master, slave = pty.openpty()
-    kept = {name: value for name, value in environment(home).items() if name not in ("NO_COLOR", "COLUMNS", "CI")}
-    process = subprocess.Popen(
-        [*COMMAND, *arguments], stdin=slave, stdout=slave, stderr=slave, env={**kept, "TERM": "xterm", **variables}
-    )
-    os.close(slave)
-    shown = b""
-    try:
-        while chunk := os.read(master, 65536):
-            shown += chunk
-    except OSError:  # How a terminal says that nobody writes to it any more.
-        pass
-    os.close(master)
-    return process.wait(60), shown.decode()
 
 
 def test_an_import_shows_a_bar_on_a_terminal_only(memory: Path, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from hippovault_chassis.home import Home
 from hippovault_chassis.locks import lock_file
 from hippovault_gateway.local.state import lock_path
 from support import storage
-from support.command import Run, answer, hippovault, in_process
+from support.command import Run, answer, hippovault, in_process, in_terminal
 from support.processes import environment
 from support.stack import Stack
 from support.storage import Store, connected, database, opened, rows, serving
@@ -79,6 +79,14 @@ def test_a_backup_is_a_private_file_and_restores_the_store(run: Run, home: Path)
     with opened(database(home)) as connection:
         [(status,)] = rows(connection, "SELECT status FROM hippo_memories WHERE namespace = 'backup'")
     assert status == "open"
+
+
+def test_how_far_it_is_is_shown_on_a_terminal_only(stack: Stack, tmp_path: Path) -> None:
+    code, shown = in_terminal(stack.home, "backup", str(tmp_path / "one.db"))
+    assert code == 0
+    assert "%" in shown
+    piped = hippovault(stack.home, "backup", str(tmp_path / "two.db"))
+    assert (piped.returncode, piped.stderr, b"%" in piped.stdout) == (0, b"", False)
 
 
 def test_a_backup_overwrites_nothing(run: Run, tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -71,3 +73,21 @@ def in_process(
         return code, document
 
     return run
+
+
+def in_terminal(home: Path, *arguments: str, **variables: str) -> tuple[int, str]:
+    """Runs a command whose three streams are a terminal; returns exit code and what the terminal got."""
+    master, slave = pty.openpty()
+    kept = {name: value for name, value in environment(home).items() if name not in ("NO_COLOR", "COLUMNS", "CI")}
+    process = subprocess.Popen(
+        [*COMMAND, *arguments], stdin=slave, stdout=slave, stderr=slave, env={**kept, "TERM": "xterm", **variables}
+    )
+    os.close(slave)
+    shown = b""
+    try:
+        while chunk := os.read(master, 65536):
+            shown += chunk
+    except OSError:  # How a terminal says that nobody writes to it any more.
+        pass
+    os.close(master)
+    return process.wait(60), shown.decode()
