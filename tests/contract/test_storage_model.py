@@ -19,13 +19,15 @@ import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 from hypothesis import HealthCheck, Phase, assume, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from hippovault.memory.v1 import memory_pb2
 from hippovault.storage.v1 import maintenance_pb2
 from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault_chassis.errors import ServiceError
 from hippovault_storage import times
+from hippovault_storage.sqlite.lockbox import Encryption
+from hippovault_storage.vault import Mode
 from support.model import (
     DIMENSIONS,
     VISIBILITIES,
@@ -39,7 +41,7 @@ from support.model import (
     vectors_of,
     words,
 )
-from support.storage import Filter, Memory, Ref, at, entity, in_process, vector
+from support.storage import Filter, Memory, Ref, at, encrypted, entity, in_process, vector
 
 SEQUENCES = int(os.environ.get("HIPPOVAULT_TEST_SEQUENCES", "0"))
 """0: the same few in every run."""
@@ -156,6 +158,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     directory: Path
     clock: Clock
+    encryption: Encryption
 
     def __init__(self) -> None:
         super().__init__()
@@ -167,12 +170,18 @@ class StoreMachine(RuleBasedStateMachine):
     def open(self) -> None:
         self.opened = ExitStack()
         path = self.home / "memories.db"
-        self.store, self.maintenance = self.opened.enter_context(in_process(path, DIMENSIONS))
+        self.store, self.maintenance = self.opened.enter_context(in_process(path, DIMENSIONS, self.encryption))
 
     def teardown(self) -> None:
         with self.opened:
             checks = self.maintenance.Verify(maintenance_pb2.VerifyRequest())
             assert not [check for check in checks if check.wrong]
+
+    @precondition(lambda self: self.encryption.mode != "off")
+    @rule(data_key=st.booleans())
+    def rotate_key(self, data_key: bool) -> None:  # noqa: FBT001  # Hypothesis gives names.
+        for _ in self.maintenance.RotateKey(maintenance_pb2.RotateKeyRequest(data_key=data_key)):
+            pass
 
     @rule(microseconds=st.sampled_from([-5_000_000, 1, 1_000_000]))
     def clock_moves(self, microseconds: int) -> None:
@@ -184,7 +193,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.open()
 
     @rule(with_vectors=st.booleans())
-    def move(self, with_vectors: bool) -> None:  # noqa: FBT001  # Hypothesis gives names.
+    def move(self, with_vectors: bool) -> None:  # noqa: FBT001
         asked = maintenance_pb2.ExportMemoriesRequest(without_vectors=not with_vectors)
         records = [told.record for told in self.maintenance.ExportMemories(asked)]
         self.opened.close()
@@ -373,18 +382,22 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 @pytest.mark.timeout(0 if SEQUENCES else 120)
-def test_the_store_does_what_the_model_does(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("mode", ["off", "values", "file"])
+def test_the_store_does_what_the_model_does(home: Path, monkeypatch: pytest.MonkeyPatch, mode: Mode) -> None:
     home.mkdir()
+    for name, value in encrypted(mode).items():
+        monkeypatch.setenv(name, value)
 
     class Machine(StoreMachine):
         directory = home
         clock = Clock()
+        encryption = Encryption(mode)
 
     monkeypatch.setattr(times, "now", Machine.clock.seconds)
     run_state_machine_as_test(
         Machine,
         settings=settings(
-            max_examples=SEQUENCES or 25,
+            max_examples=SEQUENCES or 10,
             stateful_step_count=STEPS,
             derandomize=not SEQUENCES,
             phases=PHASES,

@@ -6,10 +6,10 @@ HIPPOVAULT_TEST_KILLS multiplies the kills, and lets chance decide when they com
 
 from __future__ import annotations
 
-import base64
 import os
 import shutil
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +28,7 @@ from support.storage import (
     at,
     connected,
     database,
+    encrypted,
     in_process,
     maintaining,
     near,
@@ -43,7 +44,7 @@ TIMES = int(os.environ.get("HIPPOVAULT_TEST_KILLS", "0"))
 ROUNDS = TIMES or 1
 WRITERS = 6
 
-KEY = base64.b64encode(bytes(range(32))).decode()
+IMPORTED = {f"k{number}": State(number, 1) for number in range(500)}
 Work = Callable[[MaintenanceServiceStub], None]
 
 pytestmark = pytest.mark.timeout(0 if TIMES else 120)
@@ -57,8 +58,11 @@ def random() -> Random:
 @contextmanager
 def store_of(home: Path, mode: str = "off") -> Iterator[tuple[Process, Store, MaintenanceServiceStub]]:
     """A process over a store that finds itself whole."""
-    variables = {"HIPPOVAULT_STORAGE_ENCRYPTION": mode, "HIPPOVAULT_STORAGE_KEY": KEY}
-    with serving(home, environment=variables) as process, connected(process) as stub, maintaining(process) as keeper:
+    with (
+        serving(home, environment=encrypted(mode)) as process,
+        connected(process) as stub,
+        maintaining(process) as keeper,
+    ):
         assert_clean(process)
         yield process, Store(stub, NAMESPACE), keeper
 
@@ -66,24 +70,40 @@ def store_of(home: Path, mode: str = "off") -> Iterator[tuple[Process, Store, Ma
 def write_and_kill(home: Path, mode: str, random: Random, kills: int, work: Work | None = None) -> None:
     """Kills the process so often while writers write and it is at work, and looks at the store after each time."""
     journal = Journal()
-    for _ in range(kills):
+    if work:
+        with store_of(home, mode) as (_, _, keeper):
+            keeper.ImportMemories(import_requests(IMPORTED), timeout=SECONDS)
+        journal.acknowledged.update(IMPORTED)
+    for _ in range(kills * ROUNDS):
         with store_of(home, mode) as (process, store, keeper):
             journal.check(store)
-            with writing(store, journal, random, WRITERS), ThreadPoolExecutor(1) as pool:
-                if work:
-                    pool.submit(work, keeper)
+            with ThreadPoolExecutor(1) as pool, writing(store, journal, random, WRITERS):
+                working = pool.submit(work, keeper) if work else None
                 for _ in range(random.randrange(5, 60)):
                     assert journal.answers.acquire(timeout=60)
                 process.kill()
+            if working:
+                working.result()
     with store_of(home, mode) as (_, store, _):
         journal.check(store)
 
 
-@pytest.mark.parametrize(("mode", "kills"), [("off", 16)])
+@pytest.mark.parametrize(("mode", "kills"), [("off", 8), ("values", 4), ("file", 4)])
 def test_no_acknowledged_write_is_lost_and_none_is_half_there(
     home: Path, random: Random, mode: str, kills: int
 ) -> None:
-    write_and_kill(home, mode, random, kills * ROUNDS)
+    write_and_kill(home, mode, random, kills)
+
+
+def rotate(keeper: MaintenanceServiceStub) -> None:
+    with ends_with_the_process():
+        while True:
+            list(keeper.RotateKey(maintenance_pb2.RotateKeyRequest(data_key=True), timeout=SECONDS))
+
+
+@pytest.mark.parametrize(("mode", "work"), [("values", rotate), ("file", rotate)])
+def test_writes_beside_work_on_the_whole_store_survive_too(home: Path, random: Random, mode: str, work: Work) -> None:
+    write_and_kill(home, mode, random, 3, work)
 
 
 FOREIGN_ROWS = """
@@ -114,32 +134,29 @@ def test_a_start_that_is_killed_is_made_up_for_by_a_later_one(home: Path, random
 
 
 def test_an_import_that_is_killed_can_be_sent_again(home: Path, random: Random) -> None:
-    expected = {f"k{number}": State(number, 1) for number in range(1000)}
-    requests = [
-        maintenance_pb2.ImportMemoriesRequest(record=record(key, state.token)) for key, state in expected.items()
-    ]
     for _ in range(4 * ROUNDS):
         with store_of(home) as (process, store, keeper):
-            assert stored(store).items() <= expected.items()
+            assert stored(store).items() <= IMPORTED.items()
             changes = random.randrange(1, 200)
             with killed_after(changes, database(home).parent, process.popen), ends_with_the_process():
-                keeper.ImportMemories(iter(requests), timeout=SECONDS)
+                keeper.ImportMemories(import_requests(IMPORTED), timeout=SECONDS)
     with store_of(home) as (_, store, keeper):
-        result = keeper.ImportMemories(iter(requests), timeout=SECONDS)
-        assert (result.imported + result.kept, result.failed) == (len(expected), 0)
-        assert stored(store) == expected
+        result = keeper.ImportMemories(import_requests(IMPORTED), timeout=SECONDS)
+        assert (result.imported + result.kept, result.failed) == (len(IMPORTED), 0)
+        assert stored(store) == IMPORTED
 
 
-def record(key: str, token: int) -> maintenance_pb2.MemoryRecord:
-    result = maintenance_pb2.MemoryRecord(memory=memory(key, token), vectors=near(cosine(token)))
-    result.memory.version = 1
-    result.memory.created_at.CopyFrom(at(token))
-    result.memory.updated_at.CopyFrom(at(token))
-    return result
+def import_requests(states: Mapping[str, State]) -> Iterator[maintenance_pb2.ImportMemoriesRequest]:
+    for key, state in states.items():
+        record = maintenance_pb2.MemoryRecord(memory=memory(key, state.token), vectors=near(cosine(state.token)))
+        record.memory.version = state.version
+        record.memory.created_at.CopyFrom(at(state.token))
+        record.memory.updated_at.CopyFrom(at(state.token))
+        yield maintenance_pb2.ImportMemoriesRequest(record=record)
 
 
 def test_a_backup_that_is_killed_harms_nothing(home: Path, random: Random) -> None:
-    for _ in range(3 * ROUNDS):
+    for _ in range(2 * ROUNDS):
         with store_of(home) as (process, _, keeper):
             answers = keeper.Backup(maintenance_pb2.BackupRequest(), timeout=SECONDS)
             for _ in zip(range(random.randrange(3)), answers, strict=False):
@@ -148,3 +165,18 @@ def test_a_backup_that_is_killed_harms_nothing(home: Path, random: Random) -> No
     with store_of(home):
         left = {path.name for path in database(home).parent.iterdir()}
         assert left == {database(home).with_suffix(suffix).name for suffix in (".db", ".db-wal", ".db-shm", ".lock")}
+
+
+@pytest.mark.parametrize("mode", ["values", "file"])
+def test_a_conversion_that_is_killed_leaves_a_whole_store(home: Path, random: Random, mode: str) -> None:
+    with store_of(home) as (_, _, keeper):
+        keeper.ImportMemories(import_requests(IMPORTED), timeout=SECONDS)
+    for _ in range(ROUNDS):
+        for command, after in (("encrypt", mode), ("decrypt", "off")):
+            for kills in (True, True, False):
+                popen = launch([f"hippovault_storage.{command}"], home, home.parent / "convert.log", encrypted(mode))
+                changes = random.randrange(1, 100) if kills else sys.maxsize
+                with killed_after(changes, database(home).parent, popen):
+                    popen.wait()
+            with store_of(home, after) as (_, store, _):
+                assert stored(store) == IMPORTED

@@ -216,7 +216,7 @@ class Model:
         return replace(row, metadata=_with_others(metadata, row.metadata))
 
     def _merge(self, kept: Kept, request: pb.PutMemoryRequest, now: int) -> None:
-        before, given = kept.row, row_of_given(request.memory)
+        before, given, revision = kept.row, row_of_given(request.memory), kept.row.model_revision
         row = replace(
             before,
             category=given.category if given.key or not before.key else before.category,
@@ -230,10 +230,11 @@ class Model:
         if not given.key and not given.category:
             row = replace(row, category=before.category)
         if request.vectors and not len(kept.vectors):
-            row = replace(row, surprise=before.surprise or given.surprise, model_revision=request.model_revision)
-            kept.vectors = vectors_of(request.vectors)
+            row = replace(row, surprise=before.surprise or given.surprise)
+            kept.vectors, revision = vectors_of(request.vectors), request.model_revision
         if row != before:
             row = replace(row, updated=kept.touched(now))
+        row = replace(row, model_revision=revision)
         kept.row = replace(row, hints=given.hints if given.key or given.hints else before.hints)
         kept.codes = request.token_codes.codes or kept.codes
 

@@ -30,6 +30,7 @@ from hippovault_chassis.errors import ServiceError
 from hippovault_storage.maintenance import MaintenanceServicer
 from hippovault_storage.servicer import StorageServicer
 from hippovault_storage.sqlite.engine import SqliteEngine
+from hippovault_storage.sqlite.lockbox import OFF, Encryption
 from support.processes import Process, start
 
 Code = grpc.StatusCode
@@ -277,9 +278,11 @@ class _Local:
 
 
 @contextmanager
-def in_process(path: Path, dimensions: int = DIMENSIONS) -> Iterator[tuple[StorageServiceStub, MaintenanceServiceStub]]:
+def in_process(
+    path: Path, dimensions: int = DIMENSIONS, encryption: Encryption = OFF
+) -> Iterator[tuple[StorageServiceStub, MaintenanceServiceStub]]:
     """Both services over a file of this process, for tests that need no process of the store's own."""
-    with SqliteEngine.open(path, dimensions, 1) as engine:
+    with SqliteEngine.open(path, dimensions, 1, encryption) as engine:
         yield (
             cast("StorageServiceStub", _Local(StorageServicer(engine))),
             cast("MaintenanceServiceStub", _Local(MaintenanceServicer(engine))),
