@@ -9,13 +9,18 @@ from pathlib import Path
 
 import grpc
 import pytest
+from google.protobuf.field_mask_pb2 import FieldMask
 
+from hippovault.memory.v1 import memory_pb2
 from hippovault.memory.v1 import memory_service_pb2 as pb
 from hippovault.memory.v1.memory_service_pb2_grpc import MemoryServiceStub
 from hippovault_chassis.errors import ServiceError
 from support.stack import Stack, running
 
+Memory = memory_pb2.Memory
+
 SECONDS = 60
+FIRST = memory_pb2.MemoryRef(id=1)
 SHORT = 2.0
 
 
@@ -42,6 +47,12 @@ def recall(gateway: MemoryServiceStub, mode: pb.RecallMode.ValueType, timeout: f
     return gateway.Recall(pb.RecallRequest(query="where is the vault", mode=mode), timeout=timeout)
 
 
+def update(gateway: MemoryServiceStub, memory: Memory) -> pb.UpdateMemoryResponse:
+    mask = FieldMask(paths=[field.name for field, _ in memory.ListFields()])
+    request = pb.UpdateMemoryRequest(ref=FIRST, memory=memory, update_mask=mask)
+    return gateway.UpdateMemory(request, timeout=SECONDS)
+
+
 def serving(gateway: MemoryServiceStub) -> dict[str, bool]:
     return {service.name: service.serving for service in gateway.Ping(pb.PingRequest(), timeout=SECONDS).services}
 
@@ -53,6 +64,9 @@ def test_without_storage_every_call_names_it(own_stack: Stack, gateway: MemorySe
         lambda: recall(gateway, pb.RECALL_MODE_HYBRID),
         lambda: gateway.ListMemories(pb.ListMemoriesRequest(), timeout=SECONDS),
         lambda: gateway.SummarizeSession(pb.SummarizeSessionRequest(), timeout=SECONDS),
+        lambda: update(gateway, Memory(status="open")),
+        lambda: gateway.Undelete(pb.UndeleteRequest(ref=FIRST), timeout=SECONDS),
+        lambda: gateway.Purge(pb.PurgeRequest(ref=FIRST), timeout=SECONDS),
     ]
     for call in calls:
         error = error_of(call)
@@ -76,11 +90,14 @@ def test_without_the_embedder_hybrid_answers_from_the_keyword_arm(own_stack: Sta
     for call in (
         lambda: recall(gateway, pb.RECALL_MODE_DENSE),
         lambda: gateway.Remember(pb.RememberRequest(content="new"), timeout=SECONDS),
+        lambda: update(gateway, Memory(content="new", status="lost")),
     ):
         error = error_of(call)
         assert error.code is grpc.StatusCode.UNAVAILABLE
         assert "embedding" in error.message
-    assert gateway.ListMemories(pb.ListMemoriesRequest(), timeout=SECONDS).total_size == 1
+    [kept] = gateway.ListMemories(pb.ListMemoriesRequest(), timeout=SECONDS).memories
+    assert (kept.content, kept.status) == ("The vault is under the stairs", "")
+    assert update(gateway, Memory(status="open")).memory.status == "open"
     own_stack.restart("embedding")
     # Dense tries at once; hybrid gives an embedder that was down a rest.
     assert recall(gateway, pb.RECALL_MODE_DENSE).hits
