@@ -7,7 +7,7 @@ import copy
 import math
 import struct
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -86,11 +86,31 @@ class Store:
         **fields: Any,
     ) -> pb.PutMemoryResponse:
         """Puts a memory, with vector(1) where none is given."""
+        return self.stub.PutMemory(self.request(content, embedded, token_codes, **fields), timeout=SECONDS)
+
+    def request(
+        self,
+        content: str,
+        embedded: bytes | None = None,
+        token_codes: pb.TokenCodes | None = None,
+        **fields: Any,
+    ) -> pb.PutMemoryRequest:
+        """What `put` sends."""
         memory = Memory(**{"namespace": self.namespace, "content": content, **fields})
         embedded = vector(1) if embedded is None else embedded
         model = "model-1" if embedded else ""
-        request = pb.PutMemoryRequest(memory=memory, vectors=embedded, model_revision=model, token_codes=token_codes)
-        return self.stub.PutMemory(request, timeout=SECONDS)
+        return pb.PutMemoryRequest(memory=memory, vectors=embedded, model_revision=model, token_codes=token_codes)
+
+    def batch(self, *requests: pb.PutMemoryRequest) -> list[pb.PutMemoryResult]:
+        """Puts many memories in one request."""
+        response = self.stub.BatchPutMemories(pb.BatchPutMemoriesRequest(requests=requests), timeout=SECONDS)
+        return list(response.results)
+
+    def stream(self, requests: Iterable[pb.PutMemoryRequest]) -> Iterator[pb.PutMemoryResult]:
+        """Puts many memories in a stream."""
+        messages = (pb.StreamPutMemoriesRequest(request=request) for request in requests)
+        for response in self.stub.StreamPutMemories(messages, timeout=SECONDS):
+            yield response.result
 
     def add(self, content: str, embedded: bytes | None = None, **fields: Any) -> Memory:
         """Puts a memory and returns it."""
@@ -150,6 +170,15 @@ class Store:
     def delete_id(self, memory_id: int) -> list[int]:
         """Deletes by id."""
         return self.delete(Ref(id=memory_id))
+
+    def purge(self, ref: Ref | None = None, *, before: float = 0, dry_run: bool = False) -> pb.PurgeMemoriesResponse:
+        """Erases what the reference names, or else what was deleted before then."""
+        request = pb.PurgeMemoriesRequest(namespace=self.namespace, dry_run=dry_run)
+        if ref:
+            request.ref.CopyFrom(ref)
+        else:
+            request.deleted_before.CopyFrom(at(before))
+        return self.stub.PurgeMemories(request, timeout=SECONDS)
 
     def page(
         self,

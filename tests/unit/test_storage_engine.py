@@ -437,7 +437,7 @@ def test_a_reader_cannot_write(engine: SqliteEngine) -> None:
 
 
 def test_the_writers_pragmas_hold(engine: SqliteEngine) -> None:
-    expected = {"journal_mode": "wal", "synchronous": 2, "page_size": 8192, "trusted_schema": 0, "secure_delete": 2}
+    expected = {"journal_mode": "wal", "synchronous": 2, "page_size": 8192, "trusted_schema": 0, "secure_delete": 1}
     found = engine._writer.run(lambda connection: {name: connection.pragma(name) for name in expected})
     assert found == expected
 

@@ -7,6 +7,8 @@ from typing import Self, cast
 import grpc
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 
+from hippovault.memory.v1 import memory_pb2
+
 DOMAIN = "hippovault"
 STATUS_KEY = "grpc-status-details-bin"
 
@@ -53,6 +55,12 @@ class ServiceError(Exception):
             violation = error_details_pb2.BadRequest.FieldViolation(field=self.field, description=problem)
             status.details.add().Pack(error_details_pb2.BadRequest(field_violations=[violation]))
         return status
+
+    def to_batch_error(self) -> memory_pb2.BatchError:
+        """Returns what is told of one item of many."""
+        return memory_pb2.BatchError(
+            code=self.code.value[0], message=self.message, field=self.field, reason=self.reason
+        )
 
     @classmethod
     def from_status(cls, status: status_pb2.Status) -> Self:

@@ -14,9 +14,11 @@ from hippovault_chassis.errors import ServiceError
 
 MAX_WRITES = 96
 MAX_READS = 128
+MAX_STREAMS = 16
+"""Of puts. Each holds a thread while it lasts, but a place among the writes only while it writes."""
 SPARE_THREADS = 32
 """For what is neither, and for refusals."""
-THREADS = MAX_WRITES + MAX_READS + SPARE_THREADS
+THREADS = MAX_WRITES + MAX_READS + MAX_STREAMS + SPARE_THREADS
 
 
 class Places:

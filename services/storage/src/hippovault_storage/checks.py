@@ -51,6 +51,11 @@ def put(request: pb.PutMemoryRequest, dimensions: int) -> None:
     embedding(request, dimensions)
 
 
+def batch_put(request: pb.BatchPutMemoriesRequest) -> None:
+    """Checks a BatchPutMemoriesRequest; each of its requests is checked by itself."""
+    memory_rules.within("requests", len(request.requests), 1, MAX_PAGE_SIZE)
+
+
 def find(request: pb.FindMemoryRequest) -> None:
     """Checks a FindMemoryRequest."""
     wanted = memory_pb2.Memory(
@@ -95,6 +100,15 @@ def reference(request: Referring) -> None:
     """Checks which memory a request is about."""
     request.namespace = memory_rules.namespace(request.namespace)
     memory_rules.reference("ref", request.ref)
+
+
+def purge(request: pb.PurgeMemoriesRequest) -> None:
+    """Checks a PurgeMemoriesRequest."""
+    request.namespace = memory_rules.namespace(request.namespace)
+    if request.HasField("deleted_before"):
+        memory_rules.timestamp("deleted_before", request.deleted_before)
+    else:
+        memory_rules.reference("ref", request.ref)
 
 
 def list_(request: pb.ListMemoriesRequest) -> None:

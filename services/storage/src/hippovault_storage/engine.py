@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 from hippovault.storage.v1 import maintenance_pb2
 from hippovault.storage.v1 import storage_pb2 as pb
+from hippovault_chassis.errors import ServiceError
 
 
 class Engine(Protocol):
@@ -23,6 +24,9 @@ class Engine(Protocol):
 
     def put_memory(self, request: pb.PutMemoryRequest) -> pb.PutMemoryResponse:
         """Stores, merges, updates or revives a memory, see `merging`."""
+
+    def put_memories(self, requests: Sequence[pb.PutMemoryRequest]) -> list[pb.PutMemoryResponse | ServiceError]:
+        """Does what put_memory does for each, in order and in one transaction; one that is refused has no effect."""
 
     def find_memory(self, request: pb.FindMemoryRequest) -> pb.FindMemoryResponse:
         """Finds the memory that a put would write to."""
@@ -47,6 +51,9 @@ class Engine(Protocol):
 
     def undelete_memory(self, request: pb.UndeleteMemoryRequest) -> pb.UndeleteMemoryResponse:
         """Brings deleted memories back as they were."""
+
+    def purge_memories(self, request: pb.PurgeMemoriesRequest) -> pb.PurgeMemoriesResponse:
+        """Erases memories. One that raised may have removed some, and what it removed goes on being erased."""
 
     def search_memories(self, request: pb.SearchMemoriesRequest) -> pb.SearchMemoriesResponse:
         """Runs the arms that are set."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault.storage.v1.storage_pb2_grpc import StorageServiceServicer
-from hippovault_storage import checks
+from hippovault_storage import checks, many
 from hippovault_storage.engine import Engine
 
 NAME = pb.DESCRIPTOR.services_by_name["StorageService"].full_name
@@ -15,11 +17,23 @@ class StorageServicer(StorageServiceServicer):
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._streams = many.Streams(engine)
 
     def PutMemory(self, request: pb.PutMemoryRequest, context: object) -> pb.PutMemoryResponse:
         """See storage.proto."""
         checks.put(request, self._engine.dimensions)
         return self._engine.put_memory(request)
+
+    def BatchPutMemories(self, request: pb.BatchPutMemoriesRequest, context: object) -> pb.BatchPutMemoriesResponse:
+        """See storage.proto."""
+        checks.batch_put(request)
+        return pb.BatchPutMemoriesResponse(results=many.put_each(self._engine, request.requests))
+
+    def StreamPutMemories(
+        self, request_iterator: Iterator[pb.StreamPutMemoriesRequest], context: object
+    ) -> Iterator[pb.StreamPutMemoriesResponse]:
+        """See storage.proto."""
+        return self._streams.put(request_iterator)
 
     def FindMemory(self, request: pb.FindMemoryRequest, context: object) -> pb.FindMemoryResponse:
         """See storage.proto."""
@@ -62,6 +76,11 @@ class StorageServicer(StorageServiceServicer):
         """See storage.proto."""
         checks.reference(request)
         return self._engine.undelete_memory(request)
+
+    def PurgeMemories(self, request: pb.PurgeMemoriesRequest, context: object) -> pb.PurgeMemoriesResponse:
+        """See storage.proto."""
+        checks.purge(request)
+        return self._engine.purge_memories(request)
 
     def SearchMemories(self, request: pb.SearchMemoriesRequest, context: object) -> pb.SearchMemoriesResponse:
         """See storage.proto."""

@@ -107,7 +107,7 @@ def prepare_writer(connection: Connection, path: Path) -> None:
         )
     query.rows(
         connection,
-        f"PRAGMA synchronous = FULL; PRAGMA cache_size = -{WRITER_CACHE_KIB}; PRAGMA secure_delete = FAST; "
+        f"PRAGMA synchronous = FULL; PRAGMA cache_size = -{WRITER_CACHE_KIB}; PRAGMA secure_delete = ON; "
         f"PRAGMA journal_size_limit = {MAX_WAL_BYTES}",
     )  # What follows a pragma that answers runs only once its answer is fetched.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Self, TypeVar
@@ -13,6 +13,7 @@ import structlog
 from hippovault.storage.v1 import maintenance_pb2
 from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault_chassis import deadline
+from hippovault_chassis.errors import ServiceError
 from hippovault_storage.sqlite import (
     adoption,
     backup,
@@ -22,6 +23,7 @@ from hippovault_storage.sqlite import (
     history,
     lockbox,
     pairing,
+    purge,
     query,
     reads,
     schema,
@@ -33,6 +35,7 @@ from hippovault_storage.sqlite import (
     writes,
 )
 from hippovault_storage.sqlite.connections import Connection, connect, prepare_writer
+from hippovault_storage.sqlite.erasing import Eraser
 from hippovault_storage.sqlite.faults import told_at_open, told_in_use
 from hippovault_storage.sqlite.lockbox import Encryption, Lockbox
 from hippovault_storage.sqlite.ownership import own
@@ -58,6 +61,7 @@ class SqliteEngine:
         self._dimensions = dimensions
         self._writer = writer
         self._readers = readers
+        self._eraser = Eraser(writer)
 
     @classmethod
     @contextmanager
@@ -89,6 +93,8 @@ class SqliteEngine:
                 cleanup.callback(readers.close)
             engine = cls(path, dimensions, writer, readers, box)
             cleanup.callback(engine._rotation.close)
+            cleanup.callback(engine._eraser.close)
+            engine._eraser.resume()
             yield engine
 
     @property
@@ -99,6 +105,10 @@ class SqliteEngine:
     def put_memory(self, request: pb.PutMemoryRequest) -> pb.PutMemoryResponse:
         """Stores, merges, updates or revives a memory, see `merging`."""
         return self._writer.run(lambda connection: writes.put(connection, request))
+
+    def put_memories(self, requests: Sequence[pb.PutMemoryRequest]) -> list[pb.PutMemoryResponse | ServiceError]:
+        """Does what put_memory does for each."""
+        return self._writer.run(lambda connection: writes.put_each(connection, requests))
 
     def find_memory(self, request: pb.FindMemoryRequest) -> pb.FindMemoryResponse:
         """Finds the memory that a put would write to."""
@@ -136,6 +146,20 @@ class SqliteEngine:
     def undelete_memory(self, request: pb.UndeleteMemoryRequest) -> pb.UndeleteMemoryResponse:
         """Brings deleted memories back."""
         return self._change(writes.undelete, request)
+
+    def purge_memories(self, request: pb.PurgeMemoriesRequest) -> pb.PurgeMemoriesResponse:
+        """Erases memories."""
+        if request.dry_run:
+            with self._readers.borrow() as connection:
+                return purge.preview(connection, request)
+        response, more = pb.PurgeMemoriesResponse(), True
+        while more:
+            ids = self._writer.run(lambda connection: purge.remove(connection, request))
+            response.ids.extend(ids[: purge.MAX_TOLD_IDS - len(response.ids)])
+            response.total += len(ids)
+            more = len(ids) == purge.CHUNK and request.HasField("deleted_before")
+        self._eraser.erase()
+        return response
 
     def search_memories(self, request: pb.SearchMemoriesRequest) -> pb.SearchMemoriesResponse:
         """Runs the arms that are set."""

@@ -35,15 +35,30 @@ def changing_content(connection: apsw.Connection, memory_id: int) -> Iterator[No
     if not _has_words(connection):
         yield
         return
-    remove_words(connection, [memory_id])
+    with removing_rows(connection, [memory_id]):
+        yield
+    connection.execute(
+        f"INSERT INTO {WORDS} (rowid, content) SELECT id, content FROM memories WHERE id = ?", (memory_id,)
+    )
+
+
+@contextmanager
+def removing_rows(connection: apsw.Connection, ids: Iterable[int]) -> Iterator[None]:
+    """Keeps the other program's words right while the context removes the rows of memories, in the same way."""
+    if not _has_words(connection):
+        yield
+        return
+    remove_words(connection, ids)
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
     try:
         yield
     finally:
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 1)
-    connection.execute(
-        f"INSERT INTO {WORDS} (rowid, content) SELECT id, content FROM memories WHERE id = ?", (memory_id,)
-    )
+
+
+def word_indexes(connection: apsw.Connection) -> list[str]:
+    """Returns the FTS5 tables that have words of memories: ours and the other program's."""
+    return ["hippo_fts", *([WORDS] if _has_words(connection) else [])]
 
 
 def remove_words(connection: apsw.Connection, ids: Iterable[int]) -> None:

@@ -114,11 +114,7 @@ def _checked(
         except ServiceError as error:
             result.failed += 1
             if len(result.errors) < MAX_ERRORS:
-                result.errors[place].CopyFrom(
-                    memory_pb2.BatchError(
-                        code=error.code.value[0], message=error.message, field=error.field, reason=error.reason
-                    )
-                )
+                result.errors[place].CopyFrom(error.to_batch_error())
         else:
             yield record
 

@@ -64,6 +64,13 @@ def put(connection: Connection, request: pb.PutMemoryRequest) -> pb.PutMemoryRes
     return pb.PutMemoryResponse(memory=records.as_read(memory), outcome=outcome)
 
 
+def put_each(
+    connection: Connection, requests: Iterable[pb.PutMemoryRequest]
+) -> list[pb.PutMemoryResponse | ServiceError]:
+    """Does what `put` does for each; one that is refused has written nothing."""
+    return [_put_or_refuse(connection, request) for request in requests]
+
+
 def delete(connection: Connection, request: pb.DeleteMemoryRequest) -> pb.DeleteMemoryResponse:
     """Deletes softly; with dry_run it tells which. The vector stays, the words go, so that they cost no search.
 
@@ -114,6 +121,16 @@ def write_words(connection: Connection, memories: Sequence[Memory]) -> None:
 def remove_words(connection: Connection, ids: Iterable[int]) -> None:
     """Takes memories out of the keyword arm."""
     connection.execute("DELETE FROM hippo_fts WHERE rowid IN (SELECT value FROM json_each(?))", (records.as_json(ids),))
+
+
+def _put_or_refuse(connection: Connection, request: pb.PutMemoryRequest) -> pb.PutMemoryResponse | ServiceError:
+    before = connection.total_changes()
+    try:
+        return put(connection, request)
+    except ServiceError as error:
+        if connection.total_changes() != before:  # Half of a memory: the transaction must not be committed.
+            raise
+        return error
 
 
 def _token_codes(connection: Connection, request: pb.PutMemoryRequest, stored: Memory | None) -> pb.TokenCodes | None:
