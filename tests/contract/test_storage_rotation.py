@@ -21,7 +21,7 @@ from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault_chassis.errors import ServiceError
 from hippovault_storage.keyring import Keyring, read
 from hippovault_storage.keys import KeySource
-from hippovault_storage.sqlite import files, query, rotation, sealing
+from hippovault_storage.sqlite import connections, files, query, rotation, sealing
 from hippovault_storage.sqlite.engine import SqliteEngine
 from hippovault_storage.sqlite.lockbox import Encryption
 from hippovault_storage.vault import Mode
@@ -181,7 +181,7 @@ def test_a_value_that_cannot_be_read_keeps_the_former_key(path: Path) -> None:
         assert data_keys(path)[1:] == (before,)
 
 
-@pytest.mark.parametrize(("mode", "first_step"), [("values", (sealing, "total")), ("file", (rotation, "_begin"))])
+@pytest.mark.parametrize(("mode", "first_step"), [("values", (sealing, "total")), ("file", (connections, "copying"))])
 def test_one_at_a_time(
     path: Path, mode: Mode, first_step: tuple[ModuleType, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

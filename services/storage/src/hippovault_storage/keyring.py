@@ -24,6 +24,7 @@ from hippovault_storage.vault import PLAIN, Mode, SealingVault, Vault, framed
 
 FORMAT = 1
 CANARY = b"hippovault"
+MODES = ("values", "file")
 SECRETS = 3
 """Of a store: canary, digest key, and at least one data key."""
 
@@ -144,6 +145,8 @@ def read(path: Path) -> dict[str, Any] | None:
                 "NEWER_KEYS",
                 f"{path} has format {document['format']}, this program knows up to {FORMAT}; use a newer program",
             )
+        if document["mode"] not in MODES:
+            raise _damaged(path)
         for name in ("mode", "store", "wrapped_by", "canary", "digest_key"):
             if not isinstance(document[name], str):
                 raise _damaged(path)

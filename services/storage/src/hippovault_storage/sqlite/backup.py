@@ -72,10 +72,8 @@ def _begin(source: apsw.Connection, path: Path) -> bytes:
 
 
 def _copy(source: apsw.Connection, target: apsw.Connection) -> None:
-    # An encrypted file is only copied to one of the same page size.
-    query.rows(target, f"PRAGMA page_size = {query.value(source, 'PRAGMA page_size')}")
     # The source stays in its transaction, so that writes do not make the copying begin anew.
-    with target.backup("main", source, "main") as copying:
+    with connections.copying(source, target) as copying:
         while not copying.done:
             deadline.remaining()
             copying.step(STEP_PAGES)

@@ -85,6 +85,13 @@ def connect_copy(path: Path, vault: Vault = PLAIN) -> Connection:
     return connection
 
 
+def copying(source: apsw.Connection, target: apsw.Connection) -> apsw.Backup:
+    """Begins to copy all pages of a file into a new one, which may be encrypted with another key."""
+    # An encrypted file cannot take on the page size of the first page that it gets.
+    target.pragma("page_size", source.pragma("page_size"))
+    return target.backup("main", source, "main")
+
+
 def prepare_writer(connection: Connection, path: Path) -> None:
     """Sets what a writing connection needs; a new file gets its page size.
 

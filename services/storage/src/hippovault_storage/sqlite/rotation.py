@@ -124,7 +124,8 @@ class Rotation:
         copy = creation.begin_copy(path)
         target = connections.connect_copy(copy, new.vault)
         try:
-            copying = self._writer.run_alone(lambda source: _begin(source, target))
+            # From the writer's own connection: SQLite hands on what that writes meanwhile, and need not begin anew.
+            copying = self._writer.run_alone(lambda source: connections.copying(source, target))
             copied: int | None = 0
             total = 0
             while copied is not None:
@@ -218,12 +219,6 @@ def _chunk(table: sealing.Table, last: int, change: sealing.Change) -> Callable[
         return result  # noqa: RET504  # For mypy a context may swallow an exception.
 
     return work
-
-
-def _begin(source: Connection, target: Connection) -> apsw.Backup:
-    # From the writer's own connection: SQLite hands on what that writes meanwhile, and need not begin anew.
-    target.pragma("page_size", source.pragma("page_size"))
-    return target.backup("main", source, "main")
 
 
 def _step(source: Connection, copying: apsw.Backup) -> tuple[int | None, int]:
