@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -15,6 +16,8 @@ from hippovault.memory.v1 import memory_pb2
 from hippovault.storage.v1 import maintenance_pb2
 from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault.storage.v1.maintenance_pb2_grpc import MaintenanceServiceStub
+from hippovault_storage.keys import KeySource
+from hippovault_storage.sqlite.lockbox import OFF, Encryption
 from support.storage import (
     SECONDS,
     Code,
@@ -70,8 +73,8 @@ class Both:
 
 
 @contextmanager
-def both(path: Path) -> Iterator[Both]:
-    with in_process(path) as (stub, maintenance):
+def both(path: Path, encryption: Encryption = OFF) -> Iterator[Both]:
+    with in_process(path, encryption=encryption) as (stub, maintenance):
         yield Both(Store(stub, "default"), maintenance)
 
 
@@ -159,6 +162,44 @@ def test_importing_twice_changes_nothing(tmp_path: Path, target: Both) -> None:
     before = target.exported()
     assert target.imported(*records) == (0, len(records), 0)
     assert target.exported() == before
+
+
+@pytest.mark.parametrize("mode", ["values", "file"])
+def test_an_encrypted_store_exports_what_it_says_and_seals_what_it_takes_in(
+    tmp_path: Path, mode: Literal["values", "file"]
+) -> None:
+    key = tmp_path / "key"
+    key.write_text(base64.b64encode(bytes(range(32))).decode())
+    key.chmod(0o600)
+    encryption = Encryption(mode, KeySource(key))
+    with both(tmp_path / "plain.db") as plain:
+        fill(plain.store)
+        records = plain.exported()
+    sealed = tmp_path / "sealed" / "memories.db"
+    sealed.parent.mkdir()
+    with both(sealed, encryption) as store:
+        assert store.imported(*records) == (len(records), 0, 0)
+        assert without_ids(store.exported()) == without_ids(records)
+        assert store.imported(*records) == (0, len(records), 0)
+        assert store.imported(*later(records)) == (len(records), 0, 0)
+        again = store.exported()
+        assert store.store.matching("zebras") == ["The zebra crossed."]
+        written = b"".join(file.read_bytes() for file in sealed.parent.iterdir())
+    assert without_ids(again) == without_ids(later(records))
+    for word in ("The zebra crossed.", "Oat milk is out", "Who crossed", "nested"):
+        assert word.encode() not in written
+
+
+def later(records: Iterable[Record]) -> list[Record]:
+    """The records, each changed once more and of a higher version."""
+    result = []
+    for record in records:
+        copy = Record()
+        copy.CopyFrom(record)
+        copy.memory.version += 1
+        copy.memory.updated_at.FromSeconds(record.memory.updated_at.seconds + 100)
+        result.append(copy)
+    return result
 
 
 def test_a_namespace_and_no_vectors_may_be_asked_for(tmp_path: Path) -> None:
