@@ -135,8 +135,13 @@ class Writer:
                 self._write(store)
 
     def _write(self, store: Store) -> None:
-        key = f"{self.name}k{self.random.randrange(KEYS_A_WRITER)}"
-        self._single(store, key)
+        keys = [f"{self.name}k{number}" for number in self.random.sample(range(KEYS_A_WRITER), 4)]
+        if self.random.random() < 0.2:
+            self._batch(store, keys)
+        elif self.random.random() < 0.2:
+            self._stream(store, keys)
+        else:
+            self._single(store, keys[0])
 
     def _single(self, store: Store, key: str) -> None:
         state = self._state(key)
@@ -147,7 +152,7 @@ class Writer:
             with self._call(Call({key: replace(state, live=True)})):
                 store.stub.UndeleteMemory(pb.UndeleteMemoryRequest(namespace=NAMESPACE, ref=ref), timeout=SECONDS)
         else:
-            self.random.choice((self._put, self._update, self._delete))(store, key)
+            self.random.choice((self._put, self._update, self._delete, self._purge))(store, key)
 
     def _put(self, store: Store, key: str) -> None:
         after = self._next(key)
@@ -168,6 +173,29 @@ class Writer:
         assert state
         with self._call(Call({key: replace(state, live=False)})):
             store.delete(entity("", key))
+
+    def _purge(self, store: Store, key: str) -> None:
+        with self._call(Call({key: None})):
+            request = pb.PurgeMemoriesRequest(namespace=NAMESPACE, ref=entity("", key))
+            store.stub.PurgeMemories(request, timeout=SECONDS)
+
+    def _batch(self, store: Store, keys: list[str]) -> None:
+        after = {key: self._next(key) for key in keys}
+        requests = [put_request(key, state.token) for key, state in after.items()]
+        with self._call(Call({**after})):
+            answer = store.stub.BatchPutMemories(pb.BatchPutMemoriesRequest(requests=requests), timeout=SECONDS)
+            assert [told.done.version for told in answer.results] == [state.version for state in after.values()]
+
+    def _stream(self, store: Store, keys: list[str]) -> None:
+        after = {key: self._next(key) for key in keys}
+        call = Call({**after}, in_parts=True)
+        requests = (pb.StreamPutMemoriesRequest(request=put_request(key, state.token)) for key, state in after.items())
+        with self._call(call):
+            answers = store.stub.StreamPutMemories(requests, timeout=SECONDS)
+            for (key, state), answer in zip(after.items(), answers, strict=True):
+                assert answer.result.done.version == state.version
+                self.journal.acknowledged[key] = state
+                del call.states[key]
 
     @contextmanager
     def _call(self, call: Call) -> Iterator[None]:
