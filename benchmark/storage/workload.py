@@ -43,8 +43,8 @@ def batches(corpus: Corpus) -> Iterator[pb.BatchPutMemoriesRequest]:
 
 def fill(engine: Engine, corpus: Corpus) -> None:
     """Puts a corpus."""
-    for put in puts(corpus):
-        engine.put_memory(put)
+    for batch in batches(corpus):
+        engine.put_memories(batch.requests)
 
 
 def settle(stats: Callable[[], pb.GetStatsResponse]) -> None:

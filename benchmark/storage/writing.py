@@ -74,22 +74,21 @@ def _single(engine: Engine, stored: Path, empty: Path, puts: Puts, number: int) 
 
 def _in_process(engine: Engine, puts: Puts, number: int) -> Figure:
     """Compares the throughput of callers inside the process; `number` writes a round."""
-    return _callers(f"{CALLERS} callers in the process", engine.put_memory, puts, number)
+    one, many = _callers(engine.put_memory, puts, number)
+    return Figure(f"{CALLERS} callers in the process", many, "/s", one, Bound(3, at_least=True))
 
 
 def _over_grpc(home: Path, puts: Puts, number: int) -> Figure:
     """Compares the throughput of callers of a storage process."""
     with stack.storage(home) as process:
-        return _callers(
-            f"{CALLERS} callers over gRPC", lambda put: process.stub.PutMemory(put, timeout=SECONDS), puts, number
-        )
+        one, many = _callers(lambda put: process.stub.PutMemory(put, timeout=SECONDS), puts, number)
+    return Figure(f"{CALLERS} callers over gRPC, from this process", many, "/s", one)
 
 
-def _callers(name: str, put: Put, puts: Puts, number: int) -> Figure:
+def _callers(put: Put, puts: Puts, number: int) -> list[float]:
+    """Returns how many puts a second one caller gets done, and how many CALLERS do."""
     each = -(-number // ROUNDS)
-    rounds = [(_throughput(put, puts, each, CALLERS), _throughput(put, puts, each, 1)) for _ in range(ROUNDS)]
-    many, one = medians(rounds)
-    return Figure(name, many, "/s", one, Bound(3, at_least=True))
+    return medians([[_throughput(put, puts, each, callers) for callers in (1, CALLERS)] for _ in range(ROUNDS)])
 
 
 def _throughput(put: Put, puts: Puts, number: int, callers: int) -> float:
