@@ -14,6 +14,8 @@ import pytest
 from hippovault.memory.v1 import memory_pb2
 from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault.storage.v1.storage_pb2_grpc import StorageServiceStub
+from hippovault_chassis import deadline
+from hippovault_chassis.errors import ServiceError
 from support.storage import (
     CREATED,
     DIMENSIONS,
@@ -247,6 +249,26 @@ def test_a_purge_that_was_cut_short_is_finished_at_the_next_opening(path: Path) 
         assert store.listed() == [kept.content]
         assert traces.found() == 0
     assert_whole(path)
+
+
+def test_who_reads_for_long_delays_the_erasing_but_does_not_prevent_it(path: Path) -> None:
+    dice, traces = np.random.default_rng(11), Traces(path)
+    with in_process(path) as (stub, _):
+        store = Store(stub)
+        gone, other = store.add(" ".join(words(dice, 9))), store.add("other")
+        traces.add_words(gone.content)
+        with opened(path) as reader:
+            reader.execute("BEGIN")
+            assert rows(reader, "SELECT count(*) FROM memories") == [(2,)]
+            deadline.start(0.5)
+            with pytest.raises(ServiceError) as caught:
+                store.purge(Ref(id=gone.id))
+            assert (caught.value.code, caught.value.reason) == (Code.DEADLINE_EXCEEDED, "STILL_ERASING")
+            deadline.start(SECONDS)
+            assert store.listed() == ["other"]
+            assert traces.found() > 0
+        store.purge(Ref(id=other.id))
+        assert traces.found() == 0
 
 
 # --------------------------------------------------------------------------------------------------- what is purged

@@ -61,7 +61,7 @@ class SqliteEngine:
         self._dimensions = dimensions
         self._writer = writer
         self._readers = readers
-        self._eraser = Eraser(writer)
+        self._eraser = Eraser(writer, readers)
 
     @classmethod
     @contextmanager

@@ -22,6 +22,7 @@ from hippovault_chassis import deadline
 from hippovault_chassis.errors import ServiceError
 from hippovault_storage.sqlite import connections, faults, foreign, query
 from hippovault_storage.sqlite.connections import Connection
+from hippovault_storage.sqlite.readers import Readers
 from hippovault_storage.sqlite.writer import Writer
 
 log = structlog.get_logger()
@@ -31,8 +32,8 @@ MERGED_PAGES = 500
 """Of a word index that one step writes."""
 ZEROED_PAGES = 1_000
 """Free pages that one step takes."""
-PAUSE_SECONDS = 0.02
-"""Between two tries to empty the log."""
+PAUSE_SECONDS = 0.2
+"""Between two tries to empty the log, which long reads such as an export prevent."""
 
 MARK = "erasing"
 """In `hippo_state`: its value is another one after each removal."""
@@ -52,10 +53,12 @@ class Eraser:
 
     Args:
         writer: Runs the steps.
+        readers: Must not read while the log is emptied.
     """
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: Writer, readers: Readers) -> None:
         self._writer = writer
+        self._readers = readers
         self._closing = threading.Event()
         self._zeroed = False
         self._pool = ThreadPoolExecutor(1, "eraser")
@@ -94,7 +97,7 @@ class Eraser:
         if not self._zeroed:
             self._zero_free_pages()
             self._zeroed = True
-        while not self._writer.run_alone(_empty_log):
+        while not (self._writer.run_alone(_empty_log) or self._empty_log_in_peace()):
             self._pause()
         self._step(lambda connection: _unmark(connection, marked))
 
@@ -102,6 +105,11 @@ class Eraser:
         if self._closing.is_set():
             raise faults.closed()
         return self._writer.run_alone(lambda connection: _in_transaction(connection, work))
+
+    def _empty_log_in_peace(self) -> bool:
+        """Where many read, there may never be a moment at which nobody does."""
+        with self._readers.still():
+            return self._writer.run_alone(_empty_log)
 
     def _pause(self) -> None:
         if self._closing.wait(PAUSE_SECONDS):

@@ -38,6 +38,7 @@ class Readers:
         self._number = number
         self.vault = vault
         """What the values go through in connections that are opened from now on."""
+        self._gathering = threading.Lock()  # Two who gather all connections would wait for each other.
         self._apart = threading.BoundedSemaphore(MAX_APART)
         self._places = Places(MAX_READS, "read")
         # Last in, first out: the connection used last has the warmest cache. None when there will be no more.
@@ -77,18 +78,30 @@ class Readers:
     @contextmanager
     def away(self) -> Iterator[None]:
         """Has the file closed; who would read waits meanwhile."""
-        for _ in range(MAX_APART):
-            self._apart.acquire()
-        lent = [self._idle.get() for _ in range(self._number)]
-        for connection in lent:
-            if connection is not None:
-                connection.close(force=True)
-        try:
-            yield
-        finally:
+        with self._gathering:
+            for _ in range(MAX_APART):
+                self._apart.acquire()
+            lent = [self._idle.get() for _ in range(self._number)]
             for connection in lent:
-                self._idle.put(self._reconnected(connection))
-            self._apart.release(MAX_APART)
+                if connection is not None:
+                    connection.close(force=True)
+            try:
+                yield
+            finally:
+                for connection in lent:
+                    self._idle.put(self._reconnected(connection))
+                self._apart.release(MAX_APART)
+
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        """Has nobody of the pool read meanwhile; who would waits."""
+        with self._gathering:
+            lent = [self._idle.get() for _ in range(self._number)]
+            try:
+                yield
+            finally:
+                for connection in lent:
+                    self._idle.put(connection)
 
     def close(self) -> None:
         """Closes every connection, waiting for those that are lent."""
