@@ -71,9 +71,18 @@ class Readers:
         """Lends a connection beside the pool, outside of any transaction, for what reads long.
 
         Meanwhile the file is the same: none with another key takes its place.
+
+        Raises:
+            ServiceError: DEADLINE_EXCEEDED when others read apart for longer than the request's time; a failure of the
+                file.
         """
-        with self._apart, faults.told_in_use(self._path), contextlib.closing(self._connect()) as connection:
-            yield connection
+        if not self._apart.acquire(timeout=deadline.remaining()):
+            raise faults.late()
+        try:
+            with faults.told_in_use(self._path), contextlib.closing(self._connect()) as connection:
+                yield connection
+        finally:
+            self._apart.release()
 
     @contextmanager
     def away(self) -> Iterator[None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import apsw
@@ -63,13 +64,15 @@ class Rotation:
                 raise ServiceError(
                     grpc.StatusCode.FAILED_PRECONDITION, "ROTATING", "a new data key is being brought in already"
                 )
-            self._box.read_again()
+            with _told(self._box.path):
+                self._box.read_again()
             task = self._start() if data_key else None
         if task is None:
             yield pb.RotateKeyResponse(key_id=self._box.key_id)
             return
-        for done, total in task.follow():
-            yield pb.RotateKeyResponse(key_id=self._box.key_id, done=done, total=total)
+        with _told(self._box.path):
+            for done, total in task.follow():
+                yield pb.RotateKeyResponse(key_id=self._box.key_id, done=done, total=total)
 
     def close(self) -> None:
         """Stops what is under way; the next opening goes on with it."""
@@ -98,14 +101,16 @@ class Rotation:
                 unreadable.add(place.memory_id)
                 return value
 
-        done, total = 0, self._writer.run_alone(sealing.total)
+        with self._readers.apart() as connection:
+            done, total = 0, sealing.total(connection)
         for table in sealing.TABLES:
             seen, last = sealing.CHUNK, sealing.BEFORE_ALL
             while seen == sealing.CHUNK:
                 seen, last = self._writer.run_alone(_chunk(table, last, again))
                 done += seen
                 yield min(done, total), total
-        left = self._writer.run_alone(lambda connection: sealing.sealed_otherwise(connection, vault.header))
+        with self._readers.apart() as connection:
+            left = sealing.sealed_otherwise(connection, vault.header)
         if unreadable or left:
             raise ServiceError(
                 grpc.StatusCode.DATA_LOSS,
@@ -210,6 +215,15 @@ class _Task:
             with self._changed:
                 self.ended = True
                 self._changed.notify_all()
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        problem = f"{error.filename or path} cannot be written: {error.strerror}"
+        raise ServiceError(grpc.StatusCode.UNAVAILABLE, "DISK_ERROR", problem) from error
 
 
 def _chunk(table: sealing.Table, last: int, change: sealing.Change) -> Callable[[Connection], tuple[int, int]]:
