@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from itertools import product
@@ -142,6 +142,16 @@ def life_of(version: memory_pb2.MemoryVersion) -> Life:
     return Life(row_of(version.memory), version.since.ToMicroseconds(), until)
 
 
+def pages(call: Callable[[Any], Any], request: Any) -> Iterator[Any]:
+    """The answers to a request, page by page."""
+    while True:
+        page = call(request)
+        yield page
+        if not page.next_page_token:
+            return
+        request.page_token = page.next_page_token
+
+
 def answer(call: Callable[[], Any]) -> Any:
     """What a call returns, or the code with which it is refused."""
     try:
@@ -170,6 +180,7 @@ class StoreMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.model = Model()
+        self.exported: tuple[list[maintenance_pb2.MemoryRecord], list[Kept]] = ([], [])
         self.clock.now = CLOCK_START
         self.home = Path(tempfile.mkdtemp(dir=self.directory))
         self.open()
@@ -200,18 +211,26 @@ class StoreMachine(RuleBasedStateMachine):
         self.open()
 
     @rule(with_vectors=st.booleans())
-    def move(self, with_vectors: bool) -> None:  # noqa: FBT001
+    def export(self, with_vectors: bool) -> None:  # noqa: FBT001
         asked = maintenance_pb2.ExportMemoriesRequest(without_vectors=not with_vectors)
         records = [told.record for told in self.maintenance.ExportMemories(asked)]
+        kept = [kept.record(with_vectors=with_vectors) for _, kept in sorted(self.model.kept.items())]
+        self.exported = records, kept
+
+    @rule()
+    def import_again(self) -> None:
+        records, kept = self.exported
+        requests = (maintenance_pb2.ImportMemoriesRequest(record=record) for record in records)
+        told = self.maintenance.ImportMemories(requests)
+        assert (told.imported, told.kept, told.failed) == (*self.model.take_in(kept), 0)
+
+    @rule()
+    def move(self) -> None:
         self.opened.close()
         self.home = Path(tempfile.mkdtemp(dir=self.directory))
         self.open()
-        for counts in ((len(records), 0, 0), (0, len(records), 0)):  # The second time all are there already.
-            taken = self.maintenance.ImportMemories(
-                maintenance_pb2.ImportMemoriesRequest(record=record) for record in records
-            )
-            assert (taken.imported, taken.kept, taken.failed) == counts
-        self.model = self.model.moved(with_vectors=with_vectors)
+        self.model = Model()
+        self.import_again()
 
     @rule(given=PUTS)
     def put(self, given: Put) -> None:
@@ -308,6 +327,7 @@ class StoreMachine(RuleBasedStateMachine):
         for visibility in VISIBILITIES:
             self.list_pages(namespace, conditions, visibility, number)
             self.get(namespace, ref, visibility)
+        self.get_many(namespace, [number, 1, number + 2])
         for since in INSTANTS:
             self.summarize(namespace, since)
 
@@ -346,19 +366,20 @@ class StoreMachine(RuleBasedStateMachine):
         expected = [kept.row for kept in self.model.in_scope(namespace, conditions, visibility)]
         request = pb.ListMemoriesRequest(namespace=namespace, page_size=size, filter=conditions, visibility=visibility)
         listed: list[Row] = []
-        while not listed or request.page_token:
-            page = self.store.ListMemories(request)
+        for page in pages(self.store.ListMemories, request):
             assert page.total_size == len(expected)
             listed += map(row_of, page.memories)
-            request.page_token = page.next_page_token
-            if not page.memories:
-                break
         assert listed == expected
 
     def get(self, namespace: str, ref: Ref, visibility: memory_pb2.Visibility.ValueType) -> None:
         request = pb.GetMemoryRequest(namespace=namespace, ref=ref, visibility=visibility)
         told = answer(lambda: row_of(self.store.GetMemory(request).memory))
         assert told == answer(lambda: self.model.named(namespace, ref, visibility)[0].row)
+
+    def get_many(self, namespace: str, ids: list[int]) -> None:
+        told = self.store.BatchGetMemories(pb.BatchGetMemoriesRequest(namespace=namespace, ids=ids)).memories
+        live = {kept.row.id: kept.row for kept in self.model.in_scope(namespace, Filter())}
+        assert [row_of(memory) for memory in told] == [live[memory_id] for memory_id in ids if memory_id in live]
 
     def summarize(self, namespace: str, since: float) -> None:
         request = pb.SummarizeMemoriesRequest(namespace=namespace, since=at(since), top_tags=100, highlights=100)
@@ -386,9 +407,9 @@ class StoreMachine(RuleBasedStateMachine):
 
     def look_back(self, kept: Kept) -> None:
         ref, lives = Ref(id=kept.row.id), kept.lives
-        request = pb.ListMemoryVersionsRequest(namespace=kept.row.namespace, ref=ref, page_size=1000)
-        versions = self.store.ListMemoryVersions(request).versions
-        assert list(map(life_of, versions)) == lives
+        request = pb.ListMemoryVersionsRequest(namespace=kept.row.namespace, ref=ref, page_size=2)
+        told = [life_of(version) for page in pages(self.store.ListMemoryVersions, request) for version in page.versions]
+        assert told == lives
         for instant in {
             moment - early for life in lives for moment in (life.since, life.until or 0) for early in (0, 1)
         }:

@@ -81,6 +81,18 @@ class Kept:
         """The newest first."""
         return [self._life(self.row.deleted), *reversed(self.history)]
 
+    @property
+    def changed(self) -> int:
+        """When it was changed last."""
+        return max(self.row.updated, self.row.deleted or 0, self.since)
+
+    def record(self, *, with_vectors: bool) -> Kept:
+        """What an export tells of it."""
+        record = replace(self, history=[*self.history])
+        if not with_vectors:
+            record.row, record.vectors, record.codes = replace(self.row, model_revision=""), vectors_of(b""), b""
+        return record
+
     def as_of(self, instant: int) -> Row:
         """What it was at an instant."""
         for life in self.lives:
@@ -183,8 +195,7 @@ class Model:
         if not request.vectors:
             raise RefusedError(Code.FAILED_PRECONDITION)
         if kept is None:
-            self.largest_id += 1
-            kept = Kept(self._given(self.largest_id, request, "{}", now, now, 1), now, vectors_of(b""), b"")
+            kept = Kept(self._given(self._next_id(), request, "{}", now, now, 1), now, vectors_of(b""), b"")
             self.kept[kept.row.id] = kept
             outcome: Outcome = CREATED
         else:
@@ -296,17 +307,25 @@ class Model:
             del self.kept[memory_id]
         return ids
 
-    def moved(self, *, with_vectors: bool) -> Model:
-        """Returns what another store has that takes everything in."""
-        result = Model()
-        for result.largest_id, (_, kept) in enumerate(sorted(self.kept.items()), start=1):
-            history = [replace(life, row=replace(life.row, id=result.largest_id)) for life in kept.history]
-            vectors, codes = kept.vectors, kept.codes
-            row = replace(kept.row, id=result.largest_id)
-            if not with_vectors:
-                row, vectors, codes = replace(row, model_revision=""), vectors_of(b""), b""
-            result.kept[result.largest_id] = Kept(row, kept.since, vectors, codes, history)
-        return result
+    def take_in(self, records: Iterable[Kept]) -> tuple[int, int]:
+        """Returns how many of the memories of another store were taken in, and how many were there already."""
+        taken = kept = 0
+        for record in records:
+            there = next((old for old in self.kept.values() if identity(old.row) == identity(record.row)), None)
+            if there and there.changed >= record.changed:
+                kept += 1
+            else:
+                taken += 1
+                self._take(record, there.row.id if there else self._next_id())
+        return taken, kept
+
+    def _take(self, record: Kept, memory_id: int) -> None:
+        history = [replace(life, row=replace(life.row, id=memory_id)) for life in record.history]
+        self.kept[memory_id] = replace(record, row=replace(record.row, id=memory_id), history=history)
+
+    def _next_id(self) -> int:
+        self.largest_id += 1
+        return self.largest_id
 
     def nearest(self, scope: Iterable[Kept], query: Vectors) -> list[tuple[int, float]]:
         """Ids with the cosine of the nearest vector of each, best first."""
