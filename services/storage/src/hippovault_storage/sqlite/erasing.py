@@ -89,10 +89,10 @@ class Eraser:
         self._pool.shutdown(cancel_futures=True)
 
     def _run(self) -> None:
-        marked = self._step(_marked)
+        marked = self._writer.run_alone(_marked)
         if marked is None:
             return
-        for index in self._step(foreign.word_indexes):
+        for index in self._writer.run_alone(foreign.word_indexes):
             self._merge(index)
         if not self._zeroed:
             self._zero_free_pages()
