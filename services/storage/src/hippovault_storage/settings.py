@@ -34,7 +34,8 @@ class StorageSettings(ProcessSettings):
     @property
     def wanted_encryption(self) -> Encryption:
         """How the store is to be encrypted, and where the key for it is read."""
-        return Encryption(self.encryption, KeySource(self.key_file, self.key_command))
+        key_file = self.key_file.expanduser() if self.key_file else None
+        return Encryption(self.encryption, KeySource(key_file, self.key_command))
 
     @property
     def unencrypted(self) -> Encryption:

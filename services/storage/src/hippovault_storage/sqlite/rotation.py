@@ -138,7 +138,8 @@ class Rotation:
                 copied, total = self._writer.run_alone(lambda source: _step(source, copying))
             self._exchange(target, copying, new, copy)
         finally:
-            target.close(force=True)
+            # On the thread of the connection that is copied from: ending the copying changes that, too.
+            self._writer.run_alone(lambda _: target.close(force=True))
             files.remove(copy)
         yield total, total
 
