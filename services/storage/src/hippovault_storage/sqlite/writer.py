@@ -132,7 +132,8 @@ class Writer:
         while None not in group:
             group = self._gather(len(group))
             writes = [write for write in group if write and write.result.set_running_or_notify_cancel()]
-            self._commit([write for write in writes if not write.alone])
+            if together := [write for write in writes if not write.alone]:
+                self._commit(together)
             for write in writes:
                 if write.alone:
                     self._perform(write)
