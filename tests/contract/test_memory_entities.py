@@ -328,3 +328,34 @@ def test_an_undeleted_memory_is_as_it_was(memories: Memories) -> None:
     for query in ("heron", "zebra"):
         assert memories.recalled(query) == [memory.content]
     assert memories.recalled("which database", pb.RECALL_MODE_DENSE) == [memory.content]
+
+
+def test_a_purged_memory_leaves_nothing(memories: Memories) -> None:
+    memory = memories.add("The first secret plan", key="plan")
+    memories.add("The second secret plan", key="plan")
+    would = memories.purge(ref=Ref(id=memory.id), dry_run=True)
+    assert (list(would.ids), would.total, would.dry_run) == ([memory.id], 1, True)
+    assert memories.recalled("secret") == ["The second secret plan"]
+    done = memories.purge(ref=Ref(id=memory.id))
+    assert (list(done.ids), done.total, done.dry_run) == ([memory.id], 1, False)
+    assert memories.listed(memory_pb2.VISIBILITY_ALL) == memories.recalled("secret") == []
+    assert refused(lambda: memories.versions(memory.id))[0] is Code.NOT_FOUND
+    assert refused(lambda: memories.purge(ref=Ref(id=memory.id)))[0] is Code.NOT_FOUND
+    assert memories.add("The second secret plan", key="plan").id > memory.id
+
+
+def test_what_was_deleted_before_a_time_is_purged(memories: Memories) -> None:
+    first, second, kept = (memories.add(content) for content in ("first", "second", "kept"))
+    memories.forget(first.id)
+    memories.forget(second.id)
+    between = memories.get(second.id, visibility=memory_pb2.VISIBILITY_DELETED).deleted_at
+    done = memories.purge(deleted_before=between)
+    assert (list(done.ids), done.total) == ([first.id], 1)
+    assert memories.listed(memory_pb2.VISIBILITY_ALL) == ["kept", "second"]
+    assert memories.purge(deleted_before=between).total == 0
+    assert memories.purge(deleted_before=later(between)).total == 1
+    assert memories.get(kept.id) == kept
+    assert refused(memories.purge) == (Code.INVALID_ARGUMENT, "target")
+    far = Timestamp(seconds=10**12)
+    assert refused(lambda: memories.purge(deleted_before=far)) == (Code.INVALID_ARGUMENT, "deleted_before")
+    assert refused(lambda: memories.purge(ref=Ref())) == (Code.INVALID_ARGUMENT, "ref")

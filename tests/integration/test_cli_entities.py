@@ -201,3 +201,18 @@ def test_a_status_is_imported(stack: Stack, tmp_path: Path) -> None:
     assert hippovault(stack.home, "import", str(file)).returncode == 0
     [memory] = answer(stack.home, "list", "--namespace", namespace)["memories"]
     assert memory["status"] == "open"
+
+
+def test_what_is_purged_must_be_meant(run: Run, shown: Run) -> None:
+    ids = [run("remember", f"Purged {number}.")[1]["memory"]["id"] for number in range(3)]
+    code, refused = run("purge", str(ids[0]))
+    assert (code, refused["error"]["field"]) == (1, "yes")
+    assert run("purge", str(ids[0]), "--dry-run") == (0, {"ids": ids[:1], "purged": 1, "dry_run": True})
+    assert run("list")[1]["total"] == 3
+    assert run("purge", str(ids[0]), "--yes") == (0, {"ids": ids[:1], "purged": 1, "dry_run": False})
+    run("forget", str(ids[1]))
+    namespace = run("list")[1]["memories"][0]["namespace"]
+    code, seen = shown("purge", "--namespace", namespace, "--deleted-before", "2100-01-01", "--dry-run")
+    assert (code, seen) == (0, {"out": f"would erase: {ids[1]}", "err": ""})
+    assert run("purge", "--deleted-before", "2100-01-01", "--yes")[1]["ids"] == ids[1:2]
+    assert run("list", "--all-states")[1]["total"] == 1
