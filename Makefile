@@ -50,5 +50,5 @@ bench-recall: setup ## Recall on real conversations: make bench-recall DATA=…/
 	@test -n "$(DATA)" || { echo "DATA is missing: make bench-recall DATA=path/to/dataset.json.gz"; exit 2; }
 	@$(BIN)/python -m benchmark.recall $(DATA) $(ARGS)
 
-bench-storage: setup ## Speed and size of the storage service: make bench-storage DATA=…/texts.jsonl.gz ARGS=--million
+bench-storage: setup ## Speed and size of the storage service: make bench-storage DATA=…/texts.jsonl.gz
 	@$(BIN)/python -m benchmark.storage $(DATA) $(ARGS)

@@ -9,10 +9,8 @@ from typing import Annotated
 from cyclopts import App, Parameter, validators
 
 from benchmark import report
-from benchmark.storage import corpus, encryption, million, searching, writing
+from benchmark.storage import corpus, encryption, scale, searching, writing
 from benchmark.storage.figures import as_json, print_table
-
-MILLION = 1_000_000
 
 app = App(name="python -m benchmark.storage", help=__doc__)
 
@@ -27,7 +25,7 @@ def main(
     rows: Positive = 100_000,
     queries: Positive = 100,
     writes: Positive = 1_000,
-    with_million: Annotated[bool, Parameter(name="--million")] = False,
+    varied: Annotated[int, Parameter(validator=validators.Number(gte=0))] = 0,
     reports: Path = report.REPORTS,
 ) -> None:
     """Prints measured figure, baseline, ratio and bound, and writes a report.
@@ -37,7 +35,7 @@ def main(
         rows: Memories in the store that is searched.
         queries: Searches of each kind; their texts and vectors are not in the store.
         writes: Writes of each kind.
-        with_million: Whether a store of a million memories, made by varying the rows, is measured too.
+        varied: Memories in a further store, made by varying the rows; none by default.
         reports: Where the report and the data's vectors go.
     """
     if data is None:
@@ -51,13 +49,18 @@ def main(
             *searching.measure(Path(directory) / "searched.db", stored, asked),
         ]
     print_table(f"storage, {len(stored):,} memories", figures)
-    at_million = []
-    if with_million:
+    at_scale = []
+    if varied:
         with tempfile.TemporaryDirectory(prefix="hv-") as directory:
-            at_million = million.measure(Path(directory) / "home", stored, asked, MILLION)
-        print_table(f"storage, {MILLION:,} memories: varied texts, perturbed vectors", at_million)
+            at_scale = scale.measure(Path(directory) / "home", stored, asked, varied)
+        print_table(f"storage, {varied:,} memories: varied texts, perturbed vectors", at_scale)
     name = data.name.partition(".")[0] if data else "synthetic"
-    results = {"memories": len(stored), "figures": [*map(as_json, figures)], "million": [*map(as_json, at_million)]}
+    results = {
+        "memories": len(stored),
+        "figures": [*map(as_json, figures)],
+        "varied_memories": varied,
+        "varied_figures": [*map(as_json, at_scale)],
+    }
     print(f"report: {report.write(f'storage_{name}', data, results, reports)}")
 
 

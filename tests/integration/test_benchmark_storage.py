@@ -13,9 +13,9 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_it_prints_a_table_and_writes_a_report(home: Path) -> None:
-    small = ["--rows", "60", "--queries", "2", "--writes", "10", "--reports", str(home.parent / "reports")]
+    small = ["--rows", "60", "--queries", "2", "--writes", "10", "--varied", "90"]
     done = subprocess.run(
-        [sys.executable, "-m", "benchmark.storage", *small],
+        [sys.executable, "-m", "benchmark.storage", *small, "--reports", str(home.parent / "reports")],
         cwd=ROOT,
         env=environment(home, {"TMPDIR": str(home.parent)}),
         capture_output=True,
@@ -25,6 +25,6 @@ def test_it_prints_a_table_and_writes_a_report(home: Path) -> None:
     assert "write of one memory" in done.stdout
     report = json.loads((home.parent / "reports" / "storage_synthetic.json").read_text())
     assert report["dataset"] == {"name": "synthetic"}
-    figures = report["results"]["figures"]
+    figures = report["results"]["figures"] + report["results"]["varied_figures"]
     assert {figure["verdict"] for figure in figures if figure["bound"]} <= {"met", "missed"}
     assert all(figure["measured"] >= 0 for figure in figures)
