@@ -83,6 +83,13 @@ def test_the_key_must_be_the_one_that_wraps(path: Path, source: KeySource, mode:
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_without_a_key_no_store_is_made(path: Path, mode: Mode) -> None:
+    refusal(path, mode, KeySource(), "KEY_MISSING")
+    refusal(path, mode, KeySource(path.parent.parent / "none"), "KEY_FILE_UNREADABLE")
+    assert snapshot(path) == {}
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_the_settings_must_say_how_the_store_is_encrypted(path: Path, source: KeySource, mode: Mode) -> None:
     make(path, mode, source)
     home = path.parent.parent
