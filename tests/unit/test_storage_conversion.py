@@ -75,6 +75,7 @@ def fill(path: Path, mode: Mode) -> None:
                 metadata='{"b": "Bartholomew"}',
             )
         put(engine, "quokka of all", namespace="default")
+        put(engine, "[]", tags=["[]"])  # What stands for no hints.
         put(engine, "quokka of all", namespace="default", key="k")
         engine.delete_memory(pb.DeleteMemoryRequest(namespace="n", ref=memory_pb2.MemoryRef(id=3)))
 
@@ -153,7 +154,7 @@ def test_what_is_so_already_is_refused(path: Path, monkeypatch: pytest.MonkeyPat
         ("CREATE TABLE somebody_elses (a)", "somebody_elses"),
         ("CREATE VIRTUAL TABLE memory_content_fts USING fts5(content, content='memories')", "memory_content_fts"),
         ("ALTER TABLE memories ADD COLUMN summary; UPDATE memories SET summary = 'quokka'", "memories.summary"),
-        ("INSERT INTO memories (content_hash, content) VALUES ('00', x'00')", "ids [12]"),
+        ("INSERT INTO memories (content_hash, content) VALUES ('00', x'00')", "ids [13]"),
     ],
 )
 def test_what_values_would_leave_readable_is_refused(path: Path, made: str, told: str) -> None:

@@ -134,13 +134,18 @@ def place(memory: Memory) -> Place:
     return Place(memory.namespace, memory.category, memory.key, memory.version, memory.id)
 
 
+def is_empty(column: str, value: Value | float) -> bool:
+    """Tells whether a column that may be sealed has nothing in it, which is written as it is."""
+    return value is None or (column == "hints" and value == NO_HINTS)
+
+
 def sealed(vault: Vault, memory: Memory, columns: Columns) -> SealedColumns:
     """Returns columns of a memory as the file holds them."""
     if not vault.seals:
         return {**columns}
     where, result = place(memory), SealedColumns(columns)
     for name in columns.keys() & SEALED:
-        if columns[name] != NO_HINTS:
+        if not is_empty(name, columns[name]):
             result[name] = vault.seal(where, name, cast("str | None", columns[name]))
     for name in columns.keys() & DIGESTED:
         result[name] = vault.digest(cast("str", columns[name]))

@@ -74,7 +74,7 @@ def seal_chunk(connection: Connection, table: Table, after: int, change: Change)
         changed = {
             name: sealed
             for name, value in zip(table.columns, values, strict=True)
-            if value not in {None, records.NO_HINTS} and (sealed := change(place, name, value, table.name)) != value
+            if not records.is_empty(name, value) and (sealed := change(place, name, value, table.name)) != value
         }
         if changed:
             settings = ", ".join(f"{name} = :{name}" for name in changed)
@@ -96,8 +96,8 @@ def sealed_otherwise(connection: Connection, header: bytes) -> int:
         int(
             query.value(
                 connection,
-                f"SELECT count(*) FROM {table.source} WHERE t.{name} <> '{records.NO_HINTS}' "
-                f"AND substr(t.{name}, 1, {len(header)}) <> ?",
+                f"SELECT count(*) FROM {table.source} WHERE substr(t.{name}, 1, {len(header)}) <> ? "
+                f"AND NOT ('{name}' = 'hints' AND t.{name} = '{records.NO_HINTS}')",
                 (header,),
             )
         )
