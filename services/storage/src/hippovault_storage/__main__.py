@@ -18,7 +18,11 @@ def main() -> None:
 def serve(settings: StorageSettings) -> None:
     """Serves with these settings until the process is asked to stop."""
     with SqliteEngine.open(
-        settings.database, settings.dimensions, settings.read_connections, settings.wanted_encryption
+        settings.database,
+        settings.dimensions,
+        settings.read_connections,
+        settings.wanted_encryption,
+        settings.index_min_vectors,
     ) as engine:
         services = [
             serving.Service(servicer.NAME, servicer.StorageServicer(engine), add_StorageServiceServicer_to_server),

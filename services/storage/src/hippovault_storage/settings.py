@@ -10,6 +10,7 @@ from cyclopts import Parameter, validators
 
 from hippovault_chassis.settings import ProcessSettings
 from hippovault_storage.keys import KeySource
+from hippovault_storage.sqlite.dense.index import MIN_VECTORS
 from hippovault_storage.sqlite.lockbox import Encryption
 from hippovault_storage.vault import Mode
 
@@ -24,6 +25,8 @@ class StorageSettings(ProcessSettings):
     """Reads that run at the same time; further ones wait."""
     dimensions: Annotated[int, Parameter(validator=validators.Number(gte=1, lte=8192))] = 384
     """Length of the vectors. It is the model's, and fixed once the database is made."""
+    index_min_vectors: Annotated[int, Parameter(validator=validators.Number(gte=1))] = MIN_VECTORS
+    """Vectors from which on a namespace has a code index in memory, by which it is searched."""
     encryption: Mode = "off"
     """What is encrypted at rest: `values` (contents, tags, hints and metadata one by one) or `file` (everything)."""
     key_file: Path | None = None

@@ -38,7 +38,8 @@ def cosines(to: Vector, stored: Iterable[bytes]) -> Vector:
     """Returns the cosine similarities of vectors of hippo_vectors to another; 0 for one that points nowhere."""
     matrix = np.frombuffer(b"".join(stored), FLOAT16).reshape(-1, to.size).astype(np.float32)
     lengths = np.sqrt(np.einsum("ij,ij->i", matrix, matrix))
-    result: Vector = (matrix @ to) / np.maximum(lengths, np.finfo(np.float32).tiny)
+    # Not by BLAS, whose sums depend on a row's place, and whose threads wait for each other.
+    result: Vector = np.einsum("ij,j->i", matrix, to) / np.maximum(lengths, np.finfo(np.float32).tiny)
     return result
 
 

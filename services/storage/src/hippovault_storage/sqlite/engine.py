@@ -35,6 +35,7 @@ from hippovault_storage.sqlite import (
     writes,
 )
 from hippovault_storage.sqlite.connections import Connection, connect, prepare_writer
+from hippovault_storage.sqlite.dense.index import MIN_VECTORS, CodeIndex
 from hippovault_storage.sqlite.erasing import Eraser
 from hippovault_storage.sqlite.faults import told_at_open, told_in_use
 from hippovault_storage.sqlite.lockbox import Encryption, Lockbox
@@ -54,19 +55,27 @@ MAX_LOGGED_IDS = 100
 class SqliteEngine:
     """An `engine.Engine` over one file, which it alone has open among this program's processes."""
 
-    def __init__(self, path: Path, dimensions: int, writer: Writer, readers: Readers, box: Lockbox) -> None:
+    def __init__(
+        self, path: Path, dimensions: int, writer: Writer, readers: Readers, *, index: CodeIndex, box: Lockbox
+    ) -> None:
         self._path = path
         self._box = box
         self._rotation = Rotation(box, writer, readers)
         self._dimensions = dimensions
         self._writer = writer
         self._readers = readers
+        self._index = index
         self._eraser = Eraser(writer, readers)
 
     @classmethod
     @contextmanager
     def open(
-        cls, path: Path, dimensions: int, read_connections: int, encryption: Encryption = lockbox.OFF
+        cls,
+        path: Path,
+        dimensions: int,
+        read_connections: int,
+        encryption: Encryption = lockbox.OFF,
+        index_min_vectors: int = MIN_VECTORS,
     ) -> Iterator[Self]:
         """Opens the file while the context lasts, makes it where there is none, and brings an older one up to date.
 
@@ -75,6 +84,7 @@ class SqliteEngine:
             dimensions: Length of the vectors.
             read_connections: Reads that run at the same time.
             encryption: How the file is encrypted; a new one is from its first byte.
+            index_min_vectors: Vectors from which on a namespace has a code index.
 
         Raises:
             ServiceError: The file is another process's, damaged, of a newer schema version, of other dimensions, or
@@ -87,14 +97,17 @@ class SqliteEngine:
                 box = lockbox.unlock(path, encryption) or creation.create(path, dimensions, encryption)
                 if not box.vault.file_key:
                     schema.check_file(path)
-                writer = Writer(open_writer(path, dimensions, box), path)
+                index = CodeIndex(index_min_vectors)
+                writer = Writer(open_writer(path, dimensions, box), path, index)
                 cleanup.callback(writer.close)
                 readers = Readers(path, read_connections, box.vault)
                 cleanup.callback(readers.close)
-            engine = cls(path, dimensions, writer, readers, box)
+            engine = cls(path, dimensions, writer, readers, index=index, box=box)
             cleanup.callback(engine._rotation.close)
             cleanup.callback(engine._eraser.close)
             engine._eraser.resume()
+            cleanup.callback(index.close)
+            index.start(writer, readers)
             yield engine
 
     @property
@@ -164,7 +177,7 @@ class SqliteEngine:
     def search_memories(self, request: pb.SearchMemoriesRequest) -> pb.SearchMemoriesResponse:
         """Runs the arms that are set."""
         with self._readers.borrow() as connection:
-            return search.search(connection, request)
+            return search.search(connection, self._index, request)
 
     def compare_to_newest(self, request: pb.CompareToNewestRequest) -> pb.CompareToNewestResponse:
         """Returns cosine similarities to the newest live memories that have a vector."""
@@ -180,6 +193,7 @@ class SqliteEngine:
         """Counts."""
         with self._readers.borrow() as connection:
             stats = reads.count(connection)
+            stats.indexed_vectors = self._index.size()
             vec = query.value(connection, "SELECT vec_version()")
         stats.engine = f"SQLite {apsw.sqlite_lib_version()} / sqlite-vec {vec.removeprefix('v')}"
         stats.size_bytes = self._path.stat().st_size

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import apsw
+import numpy as np
+import numpy.typing as npt
 
 CHUNK = 500
 """Rows fetched at a time by those who go through them one by one."""
@@ -22,6 +24,13 @@ def rows(connection: apsw.Connection, sql: str, values: apsw.Bindings = ()) -> l
     """Returns all rows."""
     with contextlib.closing(connection.execute(sql, values)) as cursor:  # One that fails half-way is open, too.
         return cursor.fetchall()
+
+
+def rows_of(
+    connection: apsw.Connection, sql: str, ids: npt.NDArray[np.int64], values: tuple[apsw.SQLiteValue, ...] = ()
+) -> list[tuple[Any, ...]]:
+    """Returns all rows of a query whose first parameter are ids, for `carray`."""
+    return rows(connection, sql, (apsw.carray(np.ascontiguousarray(ids)), *values)) if ids.size else []
 
 
 def chunks(connection: apsw.Connection, sql: str, values: apsw.Bindings, size: int) -> Iterator[list[tuple[Any, ...]]]:

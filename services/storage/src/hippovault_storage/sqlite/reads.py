@@ -125,7 +125,13 @@ def count(connection: Connection) -> pb.GetStatsResponse:
         "count(DISTINCT namespace) FILTER (WHERE deleted_at IS NULL) FROM hippo_memories"
     )
     live, deleted, namespaces = query.rows(connection, counts)[0]
-    return pb.GetStatsResponse(live_memories=live, deleted_memories=deleted, namespaces=namespaces)
+    searched = "SELECT count(*) FROM hippo_vectors v JOIN hippo_memories h USING (memory_id) WHERE h.deleted_at IS NULL"
+    return pb.GetStatsResponse(
+        live_memories=live,
+        deleted_memories=deleted,
+        namespaces=namespaces,
+        vectors=query.value(connection, searched),
+    )
 
 
 def _as_of(connection: Connection, request: pb.GetMemoryRequest) -> memory_pb2.Memory:

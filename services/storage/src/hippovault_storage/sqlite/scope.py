@@ -19,6 +19,9 @@ VISIBLE = {
 }
 """Conditions on `hippo_memories h`."""
 
+TAGGED = "h.memory_id IN (SELECT memory_id FROM hippo_tags WHERE tag {})"
+TAGGED_ONE_BY_ONE = "EXISTS (SELECT 1 FROM hippo_tags t WHERE t.tag {} AND t.memory_id = h.memory_id)"
+
 
 @dataclass(frozen=True)
 class Scope:
@@ -28,15 +31,37 @@ class Scope:
     parameters: tuple[apsw.SQLiteValue, ...]
 
 
-def live(vault: Vault, namespace: str, conditions: memory_pb2.Filter) -> Scope:
-    """Returns the live memories of a namespace for which every given condition of the filter holds."""
-    return visible(vault, namespace, conditions, memory_pb2.VISIBILITY_LIVE)
+def live(vault: Vault, namespace: str, conditions: memory_pb2.Filter, *, one_by_one: bool = False) -> Scope:
+    """Returns the live memories of a namespace for which every given condition of the filter holds.
+
+    Args:
+        vault: Knows what stands for a tag.
+        namespace: Of the memories.
+        conditions: Of a request.
+        one_by_one: As for `visible`.
+    """
+    return visible(vault, namespace, conditions, memory_pb2.VISIBILITY_LIVE, one_by_one=one_by_one)
 
 
 def visible(
-    vault: Vault, namespace: str, conditions: memory_pb2.Filter, visibility: memory_pb2.Visibility.ValueType
+    vault: Vault,
+    namespace: str,
+    conditions: memory_pb2.Filter,
+    visibility: memory_pb2.Visibility.ValueType,
+    *,
+    one_by_one: bool = False,
 ) -> Scope:
-    """Returns the memories of a namespace that are visible and for which every given condition of the filter holds."""
+    """Returns the memories of a namespace that are visible and for which every given condition of the filter holds.
+
+    Args:
+        vault: Knows what stands for a tag.
+        namespace: Of the memories.
+        conditions: Of a request.
+        visibility: Whether the live are seen, the deleted or both.
+        one_by_one: The memories are found otherwise and each is looked at: then a tag that many have costs no more than
+            one that few have.
+    """
+    tagged = TAGGED_ONE_BY_ONE if one_by_one else TAGGED
     parts: list[str] = ["h.namespace = ?", VISIBLE[visibility]]
     parameters: list[apsw.SQLiteValue] = [namespace]
 
@@ -45,10 +70,9 @@ def visible(
         parameters.extend(values)
 
     if conditions.tags_any:
-        add(f"h.memory_id IN (SELECT memory_id FROM hippo_tags WHERE tag IN {_marks(conditions.tags_any)})",
-            *map(vault.digest, conditions.tags_any))  # fmt: skip
+        add(tagged.format(f"IN {_marks(conditions.tags_any)}"), *map(vault.digest, conditions.tags_any))
     for tag in conditions.tags_all:
-        add("h.memory_id IN (SELECT memory_id FROM hippo_tags WHERE tag = ?)", vault.digest(tag))
+        add(tagged.format("= ?"), vault.digest(tag))
     if conditions.memory_types:
         add(f"h.memory_type IN {_marks(conditions.memory_types)}", *conditions.memory_types)
     if conditions.categories:

@@ -8,6 +8,7 @@ from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault_storage import times
 from hippovault_storage.sqlite import distances, nearest, query, records, scope, text, vectors
 from hippovault_storage.sqlite.connections import Connection
+from hippovault_storage.sqlite.dense.index import CodeIndex
 from hippovault_storage.sqlite.scope import Scope
 
 BODY_WEIGHT = 1.0
@@ -31,24 +32,24 @@ FROM hippo_memories h JOIN memories m ON m.id = h.memory_id WHERE h.memory_id IN
 """
 
 
-def search(connection: Connection, request: pb.SearchMemoriesRequest) -> pb.SearchMemoriesResponse:
+def search(connection: Connection, index: CodeIndex, request: pb.SearchMemoriesRequest) -> pb.SearchMemoriesResponse:
     """Runs the arms that are set and returns the union of what they found."""
     within = scope.live(connection.vault, request.namespace, request.filter)
-    words = find_by_words(connection, within, request.keyword.query, request.keyword.k)
     if not request.HasField("dense"):
-        return _response(connection, request, {}, {}, words)
+        return _response(connection, request, {}, {}, find_by_words(connection, within, request.keyword))
     to = distances.vector(request.dense.vector)
-    near = nearest.exactly(connection, within, to, request.dense.k)
+    near = nearest.find(connection, index, request, to)
+    words = find_by_words(connection, within, request.keyword)
     others = distances.of_memories(connection, to, words.keys() - near.keys())
     return _response(connection, request, near, others, words)
 
 
-def find_by_words(connection: Connection, within: Scope, words: str, k: int) -> Scores:
+def find_by_words(connection: Connection, within: Scope, arm: pb.KeywordArm) -> Scores:
     """Returns the best k by BM25, higher being better; ties newest first, then by id."""
-    expression = text.match_expression(words)
+    expression = text.match_expression(arm.query)
     if not expression:
         return {}
-    rows = query.rows(connection, WORDS.format(scope=within.condition), (expression, *within.parameters, k))
+    rows = query.rows(connection, WORDS.format(scope=within.condition), (expression, *within.parameters, arm.k))
     return {memory_id: -score for memory_id, score in rows}  # FTS5 gives the best the lowest score.
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import apsw
 
@@ -35,6 +35,22 @@ class _Write:
     alone: bool = False
 
 
+class Follower(Protocol):
+    """Keeps in step what is derived from the rows and lies outside of the file."""
+
+    def listen(self, connection: Connection) -> None:
+        """Called with each connection that is going to write."""
+
+    def before_commit(self, connection: Connection) -> None:
+        """Called when all is written and no reader sees it yet."""
+
+    def committed(self) -> None:
+        """Called when readers see it, before those who wrote are answered."""
+
+    def rolled_back(self) -> None:
+        """Called when it will never be seen."""
+
+
 class Writer:
     """Runs writes one after another on one thread.
 
@@ -47,9 +63,11 @@ class Writer:
     Args:
         connection: Used by this writer's thread alone from now on.
         path: Its file, for errors.
+        follower: Is told of each transaction, on this writer's thread.
     """
 
-    def __init__(self, connection: Connection, path: Path) -> None:
+    def __init__(self, connection: Connection, path: Path, follower: Follower) -> None:
+        self._follower = follower
         self._path = path
         self._places = Places(MAX_WRITES, "write")
         self._queue: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
@@ -93,6 +111,7 @@ class Writer:
         self._connection = connection
         self._log_pages = self._moved_pages = 0
         connection.set_wal_hook(self._note_log)
+        self._follower.listen(connection)
 
     @property
     def vault(self) -> Vault:
@@ -149,10 +168,14 @@ class Writer:
                 return group
 
     def _perform(self, write: _Write) -> None:
+        outcomes: list[tuple[Any, Exception | None]] = []
         try:
-            write.result.set_result(write.work(self._connection))
+            outcomes.append((write.work(self._connection), None))
         except Exception as error:  # noqa: BLE001  # The caller gets it.
-            write.result.set_exception(error)
+            outcomes.append((None, error))
+        self._follower.before_commit(self._connection)  # It has committed what it wrote.
+        self._follower.committed()
+        _resolve([write], outcomes)
 
     def _commit(self, group: list[_Write]) -> None:
         try:
@@ -163,11 +186,15 @@ class Writer:
             return
         try:
             outcomes = [self._attempt(write.work) for write in group]
+            self._follower.before_commit(self._connection)
             self._connection.execute("COMMIT")
         except Exception as error:  # noqa: BLE001  # The callers get it.
             outcomes = [(None, error)]
+            self._follower.rolled_back()
             with contextlib.suppress(apsw.Error):  # The callers are owed the first error; the next group tries again.
                 self._roll_back()
+        else:
+            self._follower.committed()
         if len(outcomes) == len(group):
             _resolve(group, outcomes)
             return

@@ -1,0 +1,257 @@
+"""The code index: which namespaces have one, how it is brought up, and how it follows what is written.
+
+The writer's thread tells it of each transaction before and after the commit: entries are added before, since one that
+no reader may see yet is passed over in SQL, and old ones die after. What takes long runs on a thread of its own:
+bringing an index up from the rows, and compacting it. A namespace is searched exactly until its index is there, and
+when there can be none.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import apsw
+import numpy as np
+import structlog
+
+from hippovault_storage.sqlite import query, schema
+from hippovault_storage.sqlite.connections import Connection
+from hippovault_storage.sqlite.dense import columns
+from hippovault_storage.sqlite.dense.codes import Codes, Slots
+from hippovault_storage.sqlite.dense.columns import Columns
+from hippovault_storage.sqlite.dense.namespace import Compacted, NamespaceIndex, View
+from hippovault_storage.sqlite.readers import Readers
+from hippovault_storage.sqlite.writer import Writer
+
+log = structlog.get_logger()
+
+MIN_VECTORS = 1_000
+"""Vectors from which on a namespace has an index: to compare so many exactly takes as long as to search an index."""
+
+CHUNK = 4_096
+"""Memories that are read at once."""
+SAMPLE = 2_048
+"""Memories whose vectors' mean the codes are relative to."""
+GROWTH = 4
+"""An index that has grown so many times is made anew, with a mean of all of its vectors."""
+
+WAIT_SECONDS = 0.1
+
+Task = Callable[[], None]
+
+SIZES = """
+SELECT h.namespace, count(*) FROM hippo_vectors v JOIN hippo_memories h ON h.memory_id = v.memory_id
+WHERE h.deleted_at IS NULL GROUP BY h.namespace
+"""
+MEMBERS = "SELECT memory_id FROM hippo_memories WHERE namespace = ? AND deleted_at IS NULL"
+OWNERS = """
+SELECT h.memory_id, h.namespace FROM carray(?) c CROSS JOIN hippo_vectors v ON v.id = c.value
+CROSS JOIN hippo_memories h ON h.memory_id = v.memory_id
+"""
+
+
+class CodeIndex:
+    """The indexes of the large namespaces.
+
+    Args:
+        min_vectors: Vectors from which on a namespace has an index.
+    """
+
+    _writer: Writer
+    _readers: Readers
+
+    def __init__(self, min_vectors: int) -> None:
+        self._min_vectors = min_vectors
+        self._indexes: dict[str, NamespaceIndex] = {}
+        self._sizes: Counter[str] = Counter()
+        """Vectors of the other namespaces, the dead and those of a moment ago perhaps twice among them."""
+        self._changed: set[int] = set()
+        self._new_vectors: set[int] = set()
+        self._starts: list[tuple[NamespaceIndex, int]] = []
+        self._arriving: dict[str, NamespaceIndex] = {}
+        self._missed: set[int] | None = None
+        """Memories that were changed while an index is being brought up."""
+        self._tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
+        self._asked: set[str] = set()
+        """Namespaces that are waiting for the other thread."""
+        self._touched: set[str] = set()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="indexer")
+
+    def view(self, namespace: str) -> View | None:
+        """Returns the namespace's index as it is now; None when it is to be searched exactly."""
+        index = self._indexes.get(namespace)
+        return index.view if index else None
+
+    def size(self) -> int:
+        """Returns how many vectors the indexes find."""
+        return sum(index.view.living() for index in self._indexes.values())
+
+    # ------------------------------------------------------------------------------------ called on the writer's thread
+
+    def listen(self, connection: apsw.Connection) -> None:
+        """Takes note of every row that the connection changes."""
+        connection.set_update_hook(self._note)
+
+    def before_commit(self, connection: Connection) -> None:
+        """Adds what the transaction wrote."""
+        if not (self._changed or self._new_vectors):
+            return
+        try:
+            self._add(connection)
+        except Exception as error:  # noqa: BLE001  # A write does not fail because it cannot be found fast.
+            self._give_up(error)
+
+    def committed(self) -> None:
+        """Lets die what the transaction replaced or deleted, and asks for what is due."""
+        for index, start in self._starts:
+            index.bury(self._changed, start)
+        if self._missed is not None:
+            self._missed |= self._changed
+        if self._arriving:
+            self._missed = None
+            self._indexes = {**self._indexes, **self._arriving}
+        touched = self._touched | self._indexes.keys()
+        self._forget()
+        for namespace in touched:
+            self._ask(namespace)
+
+    def rolled_back(self) -> None:
+        """Takes out what the transaction added."""
+        for index, start in self._starts:
+            index.cut(start)
+        self._forget()
+
+    def _note(self, kind: int, database: str, table: str, row_id: int) -> None:  # noqa: ARG002  # SQLite gives them.
+        if table == "hippo_memories":
+            self._changed.add(row_id)
+        elif table == "hippo_vectors":
+            self._new_vectors.add(row_id)
+
+    def _add(self, connection: Connection) -> None:
+        self._touched = self._count(connection)
+        indexes = {**self._indexes, **self._arriving}
+        self._starts = [(index, len(index.view.tail)) for index in {*indexes.values(), *self._indexes.values()}]
+        if not indexes:
+            return
+        by_namespace: dict[str, list[tuple[Any, ...]]] = {}
+        for row in columns.read(connection, np.fromiter(self._changed, np.int64)):
+            by_namespace.setdefault(row[columns.NAMESPACE], []).append(row)
+        self._touched |= by_namespace.keys()
+        for index, _ in self._starts:
+            if rows := by_namespace.get(index.namespace):
+                index.add(Columns.of(rows), columns.matrix(rows, index.view.codes.dimensions))
+
+    def _count(self, connection: Connection) -> set[str]:
+        """Takes note of whose the new vectors are; returns their namespaces."""
+        new = np.fromiter(self._new_vectors, np.int64)
+        owners = query.rows_of(connection, OWNERS, new)
+        self._changed.update(memory_id for memory_id, _ in owners)
+        self._sizes.update(namespace for _, namespace in owners)
+        return {namespace for _, namespace in owners}
+
+    def _forget(self) -> None:
+        self._changed, self._new_vectors, self._touched = set(), set(), set()
+        self._starts, self._arriving = [], {}
+
+    def _ask(self, namespace: str) -> None:
+        """Asks the other thread for what is due in a namespace."""
+        index = self._indexes.get(namespace)
+        due = index.is_full if index else self._sizes[namespace] >= self._min_vectors
+        if due and namespace not in self._asked:
+            self._asked.add(namespace)
+            self._tasks.put(partial(self._maintain, namespace))
+
+    def _give_up(self, error: Exception) -> None:
+        log.error("the code index is given up, searches go on exactly", error=type(error).__name__)
+        self._indexes, self._starts, self._arriving = {}, [], {}
+
+    # ------------------------------------------------------------------------------------------- on a thread of its own
+
+    def start(self, writer: Writer, readers: Readers) -> None:
+        """Brings up the indexes in the background."""
+        self._writer, self._readers = writer, readers
+        self._tasks.put(self._take_census)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ends the thread; before the writer is closed."""
+        self._closing.set()
+        self._tasks.put(None)
+        if self._thread.ident:
+            self._thread.join()
+
+    def rebuild(self) -> None:
+        """Makes all indexes anew from the rows and returns when they are there."""
+        done = threading.Event()
+        large = {namespace for namespace, size in list(self._sizes.items()) if size >= self._min_vectors}
+        for namespace in large | self._indexes.keys():
+            self._tasks.put(partial(self._bring_up, namespace))
+        self._tasks.put(done.set)
+        while not (done.wait(WAIT_SECONDS) or self._closing.is_set()):
+            pass
+
+    def _run(self) -> None:
+        while (task := self._tasks.get()) and not self._closing.is_set():
+            try:
+                task()
+            except Exception as error:  # noqa: BLE001  # Without an index the search is slower and as right.
+                self._missed = None
+                if not self._closing.is_set():
+                    log.warning("a code index could not be brought up to date", error=type(error).__name__)
+
+    def _take_census(self) -> None:
+        with self._readers.apart() as connection:
+            sizes: dict[str, int] = dict(query.rows(connection, SIZES))
+
+        def note(_: Connection) -> None:
+            self._sizes.update(sizes)
+            for namespace in sizes:
+                self._ask(namespace)
+
+        self._writer.run_alone(note)
+
+    def _maintain(self, namespace: str) -> None:
+        index = self._indexes.get(namespace)
+        if index is None or len(index.view) > GROWTH * index.trained_at:
+            self._bring_up(namespace)
+        else:
+            view = index.view
+            compacted = Compacted.of(view)
+            self._writer.run_alone(lambda _: index.take_over(view, compacted))
+        self._asked.discard(namespace)
+
+    def _bring_up(self, namespace: str) -> None:
+        self._missed = set()
+        with self._readers.apart() as connection:
+            connection.execute("BEGIN")
+            ids = np.array(sorted(query.column(connection, MEMBERS, (namespace,))), np.int64)
+            index = self._made(namespace, connection, ids)
+
+        def arrive(_: Connection) -> None:
+            self._sizes[namespace] = len(index.view) if index else 0
+            if index:
+                self._arriving[namespace] = index
+                self._changed |= self._missed or set()
+
+        self._writer.run_alone(arrive)
+
+    def _made(self, namespace: str, connection: Connection, ids: Slots) -> NamespaceIndex | None:
+        """Returns an index over the memories; None when they have too few vectors."""
+        dimensions, parts = schema.dimensions(connection), []
+        sample = columns.matrix(columns.read(connection, ids[:: ids.size // SAMPLE + 1]), dimensions)
+        codes = Codes(sample.mean(axis=0) if sample.size else np.zeros(dimensions, np.float32))
+        for start in range(0, ids.size, CHUNK):
+            if self._closing.is_set():
+                raise InterruptedError
+            rows = columns.read(connection, ids[start : start + CHUNK])
+            codes.add(columns.matrix(rows, dimensions))
+            parts.append(Columns.of(rows))
+        if len(codes) < self._min_vectors:
+            return None
+        return NamespaceIndex(namespace, codes, Columns.joined(parts))

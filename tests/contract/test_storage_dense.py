@@ -1,0 +1,321 @@
+"""The dense arm in large namespaces: a code index finds what exact comparison finds, at every moment."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import apsw
+import numpy as np
+import pytest
+
+from hippovault.memory.v1 import memory_pb2
+from hippovault.storage.v1 import storage_pb2 as pb
+from hippovault_chassis.errors import ServiceError
+from hippovault_storage.sqlite import distances, nearest, scope, writes
+from hippovault_storage.sqlite.dense import codes, namespace
+from hippovault_storage.sqlite.engine import SqliteEngine
+from support.storage import DIMENSIONS, Filter, Ref, Store, at, connected, database, near, opened, rows, serving, vector
+from support.waiting import until
+
+MIN_VECTORS = 40
+SPACE = "n"
+RANDOM = np.random.default_rng(11)
+TAGS, TYPES = ("half", "few", "one"), ("Note", "Decision")
+
+
+BASIS = np.linalg.qr(RANDOM.normal(size=(DIMENSIONS, 6))).Q.T
+"""Vectors lie in few directions, so that some are near and most are far, as those of a model are."""
+
+
+def unit() -> bytes:
+    """Some vector."""
+    drawn = RANDOM.normal(size=len(BASIS)) @ BASIS
+    return bytes((drawn / np.linalg.norm(drawn)).astype(np.float32).tobytes())
+
+
+def request(number: int, embedded: bytes = b"", edition: str = "") -> pb.PutMemoryRequest:
+    """A put whose tags, type and time follow from its number."""
+    tags = [tag for tag, every in (("half", 2), ("few", 10), ("one", 1000)) if number % every == 0]
+    memory = memory_pb2.Memory(
+        namespace=SPACE,
+        content=f"memory {number}{edition}",
+        tags=tags,
+        memory_type=TYPES[number % 3 == 0],
+        category="c",
+        key=str(number),
+        status="open" if number % 4 else "done",
+        created_at=at(1000 + number),
+    )
+    return pb.PutMemoryRequest(memory=memory, vectors=embedded or unit(), model_revision="m")
+
+
+def fill(engine: SqliteEngine, numbers: range) -> None:
+    requests = [request(number) for number in numbers]
+    engine._writer.run(lambda connection: [writes.put(connection, each) for each in requests])
+
+
+def indexed(engine: SqliteEngine) -> int:
+    return engine.get_stats(pb.GetStatsRequest()).indexed_vectors
+
+
+def ready(engine: SqliteEngine) -> None:
+    """Waits until every vector of the namespace is found by its index."""
+    until(lambda: indexed(engine) == engine.get_stats(pb.GetStatsRequest()).vectors)
+
+
+def tail(engine: SqliteEngine) -> int:
+    """The vectors that have no codes yet."""
+    view = engine._index.view(SPACE)
+    assert view
+    return len(view.tail)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "memories.db"
+
+
+@pytest.fixture
+def engine(path: Path) -> Iterator[SqliteEngine]:
+    """Has 300 memories, found by an index."""
+    with SqliteEngine.open(path, DIMENSIONS, 2, index_min_vectors=MIN_VECTORS) as opened:
+        fill(opened, range(300))
+        ready(opened)
+        yield opened
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets what is for large numbers happen with small ones."""
+    monkeypatch.setattr(nearest, "FEWEST", 60)
+    monkeypatch.setattr(namespace, "MIN_TAIL", 30)
+
+
+FILTERS = [
+    Filter(),
+    *(Filter(tags_any=[tag]) for tag in TAGS),
+    Filter(tags_any=["few", "one"]),
+    Filter(tags_all=["half", "few"]),
+    Filter(tags_any=["none"]),
+    Filter(memory_types=["Decision"]),
+    Filter(memory_types=["Note", "Decision"], statuses=["done"], categories=["c"]),
+    Filter(categories=["other"]),
+    Filter(created_since=at(1100), created_before=at(1180)),
+    Filter(tags_any=["half"], created_since=at(1250)),
+]
+
+
+def agrees(engine: SqliteEngine, k: int = 5, wanted: memory_pb2.Filter | None = None, to: bytes = b"") -> None:
+    """The index finds what is found without, to the rank."""
+    search = pb.SearchMemoriesRequest(namespace=SPACE, dense=pb.DenseArm(vector=to or unit(), k=k), filter=wanted)
+    with engine._readers.borrow() as connection:
+        direction = distances.vector(search.dense.vector)
+        within = scope.live(connection.vault, SPACE, search.filter)
+        exact = nearest.exactly(connection, within, direction, k)
+        assert list(nearest.find(connection, engine._index, search, direction).items()) == list(exact.items())
+
+
+@pytest.mark.parametrize("wanted", FILTERS, ids=str)
+def test_the_index_finds_what_exact_search_finds(engine: SqliteEngine, wanted: memory_pb2.Filter) -> None:
+    for k in (1, 5, 40, 299, 300, 10_000):
+        agrees(engine, k, wanted)
+
+
+def test_every_change_is_seen_by_the_next_search(engine: SqliteEngine) -> None:
+    store = Local(engine)
+    store.put(request(1, near(0.9), " anew"))
+    store.put(request(2, near(0.8), " anew"))
+    assert store.nearest(vector(1), 2) == ["memory 1 anew", "memory 2 anew"]
+    assert store.delete(1)
+    assert store.nearest(vector(1), 1) == ["memory 2 anew"]
+    store.put(request(1, near(0.7)))  # Revived, with another vector.
+    assert store.nearest(vector(1), 2) == ["memory 2 anew", "memory 1"]
+    store.update(2, tags=["new"], memory_type="Other", status="closed", created_at=at(5))
+    for wanted in (
+        Filter(tags_any=["new"]),
+        Filter(memory_types=["Other"]),
+        Filter(statuses=["closed"]),
+        Filter(created_before=at(6)),
+    ):
+        assert store.nearest(vector(1), 1, wanted) == ["memory 2 anew"]
+    assert store.nearest(vector(1), 1, Filter(tags_any=["half"])) != ["memory 2 anew"]
+    store.update(2, category="moved", key="x")
+    assert store.nearest(vector(1), 1, Filter(categories=["moved"])) == ["memory 2 anew"]
+    agrees(engine, 50)
+
+
+def test_a_write_that_fails_leaves_nothing_in_the_index(engine: SqliteEngine) -> None:
+    before = indexed(engine)
+    wrong = unit()
+
+    def fails(connection: apsw.Connection) -> None:
+        writes.put(connection, request(1000, wrong))  # type: ignore[arg-type]
+        raise ValueError
+
+    with pytest.raises(ValueError):  # noqa: PT011  # Its own.
+        engine._writer.run(fails)
+    assert indexed(engine) == before
+    agrees(engine, 5, to=wrong)
+
+
+def test_a_memory_is_as_near_as_its_nearest_vector(engine: SqliteEngine) -> None:
+    store = Local(engine)
+    store.put(request(1001, near(0.1) + near(-0.5) + near(0.95)))
+    store.put(request(1002, near(0.9)))
+    assert store.nearest(vector(1), 2) == ["memory 1001", "memory 1002"]
+    assert store.scores(vector(1), 2) == pytest.approx([0.95, 0.9], abs=3e-4)
+    assert indexed(engine) == 304
+
+
+def test_equals_that_fill_all_candidates_are_ranked_newest_first(engine: SqliteEngine) -> None:
+    for number in range(120):
+        Local(engine).put(request(number, vector(1), " anew"))
+    newest = [f"memory {number} anew" for number in reversed(range(120))]
+    for k in (1, 5, 60, 120):
+        assert Local(engine).nearest(vector(1), k) == newest[:k]
+
+
+def test_the_index_is_there_after_a_restart(path: Path, engine: SqliteEngine) -> None:
+    to = unit()
+    found = Local(engine).nearest(to, 10)
+    with opened(path) as file:
+        file.execute("VACUUM INTO ?", (str(path.with_name("other.db")),))
+    with SqliteEngine.open(path.with_name("other.db"), DIMENSIONS, 2, index_min_vectors=MIN_VECTORS) as again:
+        assert Local(again).nearest(to, 10) == found  # Be its index there or not.
+        ready(again)
+        assert indexed(again) == 300
+        assert Local(again).nearest(to, 10) == found
+        agrees(again, 20)
+
+
+def test_a_namespace_that_outgrows_its_index_gets_another(engine: SqliteEngine) -> None:
+    for start in range(300, 1500, 100):
+        fill(engine, range(start, start + 100))
+        agrees(engine, 20)
+    until(lambda: tail(engine) < 130)
+    assert indexed(engine) == 1500
+    agrees(engine, 100)
+
+
+def test_small_namespaces_have_no_index(engine: SqliteEngine) -> None:
+    other = Store(engine)  # type: ignore[arg-type]
+    put = request(1, vector(1))
+    put.memory.namespace = other.namespace
+    engine.put_memory(put)
+    assert engine._index.view(other.namespace) is None
+    assert indexed(engine) == 300
+
+
+@pytest.mark.parametrize("broken", [codes.Codes, namespace.Compacted])
+def test_an_index_that_cannot_be_made_costs_no_answer(
+    path: Path, monkeypatch: pytest.MonkeyPatch, broken: type
+) -> None:
+    failed = threading.Event()
+
+    def fails(*_: object) -> None:
+        failed.set()
+        raise MemoryError
+
+    monkeypatch.setattr(broken, "of" if broken is namespace.Compacted else "add", fails)
+    with SqliteEngine.open(path, DIMENSIONS, 2, index_min_vectors=MIN_VECTORS) as engine:
+        fill(engine, range(MIN_VECTORS))
+        if broken is namespace.Compacted:
+            ready(engine)
+            fill(engine, range(100, 140))
+        assert failed.wait(30)
+        fill(engine, range(200, 210))
+        agrees(engine, 20)
+
+
+def test_searches_agree_amid_writes_deletes_and_compactions(engine: SqliteEngine) -> None:
+    store = Local(engine)
+    chance = random.Random(5)  # noqa: S311  # No secret.
+    stop = threading.Event()
+
+    def search() -> int:
+        number = 0
+        while not stop.is_set():
+            # Number 0 is never deleted, and always has one vector or the other: it is there at every moment.
+            assert store.nearest(vector(1), 1)[0] in {"memory 0 a", "memory 0 b"}
+            assert len(store.nearest(unit(), 20)) == 20
+            number += 1
+        return number
+
+    def change() -> None:
+        for _ in range(100):
+            number = chance.randrange(1, 400)
+            store.put(request(0, *chance.choice([(near(0.99), " a"), (near(0.98), " b")])))
+            if chance.random() < 0.5 or not store.delete(number):
+                store.put(request(number, unit(), f" {chance.random()}"))
+
+    store.put(request(0, near(0.99), " a"))
+    with ThreadPoolExecutor(4) as pool:
+        searching = [pool.submit(search) for _ in range(2)]
+        try:
+            for _ in range(3):
+                for changing in [pool.submit(change) for _ in range(2)]:
+                    changing.result()
+                for wanted in FILTERS:
+                    agrees(engine, 10, wanted)
+        finally:
+            stop.set()
+        assert all(searched.result() > 0 for searched in searching)
+
+
+def test_the_process_takes_the_threshold_and_counts(home: Path) -> None:
+    variables = {"HIPPOVAULT_STORAGE_INDEX_MIN_VECTORS": "5"}
+    with serving(home, environment=variables) as process, connected(process) as stub:
+        store = Store(stub)
+        for number in range(8):
+            store.add(f"memory {number}", near(number / 10))
+        until(lambda: stub.GetStats(pb.GetStatsRequest()).indexed_vectors == 8)
+        assert store.nearest(vector(1), 2) == ["memory 7", "memory 6"]
+        store.delete(Ref(id=store.get_id(1).id))
+        stats = stub.GetStats(pb.GetStatsRequest())
+        assert (stats.vectors, stats.indexed_vectors) == (7, 7)
+    with opened(database(home)) as file:
+        assert rows(file, "SELECT count(*) FROM hippo_vectors") == [(8,)]
+
+
+class Local:
+    """The namespace, without a process."""
+
+    def __init__(self, engine: SqliteEngine) -> None:
+        self._engine = engine
+
+    def put(self, given: pb.PutMemoryRequest) -> None:
+        self._engine.put_memory(given)
+
+    def ref(self, number: int) -> Ref:
+        return Ref(entity=memory_pb2.EntityKey(category="c", key=str(number)))
+
+    def delete(self, number: int) -> bool:
+        try:
+            self._engine.delete_memory(pb.DeleteMemoryRequest(namespace=SPACE, ref=self.ref(number)))
+        except ServiceError:
+            return False
+        return True
+
+    def update(self, number: int, **fields: object) -> None:
+        self._engine.update_memory(
+            pb.UpdateMemoryRequest(
+                namespace=SPACE,
+                ref=self.ref(number),
+                memory=memory_pb2.Memory(**fields),  # type: ignore[arg-type]
+                update_mask={"paths": list(fields)},  # type: ignore[arg-type]
+            )
+        )
+
+    def _hits(self, to: bytes, k: int, wanted: memory_pb2.Filter | None) -> list[pb.SearchHit]:
+        search = pb.SearchMemoriesRequest(namespace=SPACE, dense=pb.DenseArm(vector=to, k=k), filter=wanted)
+        return sorted(self._engine.search_memories(search).hits, key=lambda hit: hit.dense.rank)
+
+    def nearest(self, to: bytes, k: int, wanted: memory_pb2.Filter | None = None) -> list[str]:
+        return [hit.memory.content for hit in self._hits(to, k, wanted)]
+
+    def scores(self, to: bytes, k: int) -> list[float]:
+        return [hit.dense.score for hit in self._hits(to, k, None)]
