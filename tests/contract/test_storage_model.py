@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
@@ -19,13 +20,21 @@ import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 from hypothesis import HealthCheck, Phase, assume, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from hippovault.memory.v1 import memory_pb2
 from hippovault.storage.v1 import maintenance_pb2
 from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault_chassis.errors import ServiceError
 from hippovault_storage import times
+from hippovault_storage.sqlite import nearest
 from hippovault_storage.sqlite.lockbox import Encryption
 from hippovault_storage.vault import Mode
 from support.model import (
@@ -42,6 +51,7 @@ from support.model import (
     words,
 )
 from support.storage import Code, Filter, Memory, Ref, at, encrypted, entity, in_process, vector
+from support.waiting import until
 
 SEQUENCES = int(os.environ.get("HIPPOVAULT_TEST_SEQUENCES", "0"))
 """0: the same few in every run."""
@@ -66,6 +76,12 @@ PALETTE = [
     for numbers in ((1,), (0, 1), (1, 1, 1, 1), (1, -1, 1, -1), (-1,), (1, 1, -1, 1))
 ]
 """Their components are exact in any float, so equal cosines are equal to the last bit, and ties are many."""
+FAR = b"".join(vector(*[0.0] * axis, 1, -1, dimensions=DIMENSIONS) for axis in range(4, 24))
+"""Vectors at right angles to the palette, so many that a few memories make a code index."""
+VECTORS_OF = [*PALETTE, FAR]
+INDEX_MIN_VECTORS = 16
+CANDIDATES = 16
+"""Fewer than there are vectors, so that the index chooses."""
 CLOCK_START = 1_800_000_000_000_000
 
 
@@ -109,7 +125,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
 """What a caller may set, by its name."""
 
 MEMORIES = st.builds(Memory, namespace=IN_NAMESPACE, **FIELDS)
-VECTORS = st.lists(st.sampled_from(range(len(PALETTE))), max_size=3)
+VECTORS = st.lists(st.sampled_from(range(len(VECTORS_OF))), max_size=3)
 CODES = st.sampled_from([b"", b"codes", b"others"])
 REVISIONS = st.sampled_from(["model-1", "model-2"])
 REFS = (
@@ -163,7 +179,7 @@ def answer(call: Callable[[], Any]) -> Any:
 def put_request(memory: Memory, palette: list[int], revision: str, codes: bytes) -> pb.PutMemoryRequest:
     """A put of vectors by their places in the palette."""
     encoded = pb.TokenCodes(encoding="int8", codes=codes) if codes else None
-    vectors = b"".join(PALETTE[place] for place in palette)
+    vectors = b"".join(VECTORS_OF[place] for place in palette)
     return pb.PutMemoryRequest(memory=memory, vectors=vectors, model_revision=revision, token_codes=encoded)
 
 
@@ -188,7 +204,9 @@ class StoreMachine(RuleBasedStateMachine):
     def open(self) -> None:
         self.opened = ExitStack()
         path = self.home / "memories.db"
-        self.store, self.maintenance = self.opened.enter_context(in_process(path, DIMENSIONS, self.encryption))
+        self.store, self.maintenance = self.opened.enter_context(
+            in_process(path, DIMENSIONS, self.encryption, INDEX_MIN_VECTORS)
+        )
 
     def teardown(self) -> None:
         with self.opened:
@@ -204,6 +222,11 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(microseconds=st.sampled_from([-5_000_000, 1, 1_000_000]))
     def clock_moves(self, microseconds: int) -> None:
         self.clock.now += microseconds
+
+    @initialize()
+    def put_what_is_far(self) -> None:
+        for content in ("far", "farther"):
+            self.put((Memory(namespace=NAMESPACES[0], content=content), [len(PALETTE)], "model-0", b""))
 
     @rule()
     def restart(self) -> None:
@@ -426,6 +449,10 @@ class StoreMachine(RuleBasedStateMachine):
         live = [kept for kept in self.model.kept.values() if kept.row.deleted is None]
         assert (stats.live_memories, stats.deleted_memories) == (len(live), len(self.model.kept) - len(live))
         assert stats.namespaces == len({kept.row.namespace for kept in live})
+        vectors = Counter(kept.row.namespace for kept in live for _ in kept.vectors)
+        assert stats.vectors == vectors.total()
+        large = sum(number for number in vectors.values() if number >= INDEX_MIN_VECTORS)
+        until(lambda: large <= self.store.GetStats(pb.GetStatsRequest()).indexed_vectors <= vectors.total())
 
     def find(self, namespace: str, content: str, key: str) -> None:
         request = pb.FindMemoryRequest(namespace=namespace, content=content, key=key)
@@ -449,6 +476,7 @@ def test_the_store_does_what_the_model_does(home: Path, monkeypatch: pytest.Monk
         clock = Clock()
         encryption = Encryption(mode)
 
+    monkeypatch.setattr(nearest, "FEWEST", CANDIDATES)
     monkeypatch.setattr(times, "now", Machine.clock.seconds)
     run_state_machine_as_test(
         Machine,

@@ -29,6 +29,7 @@ from hippovault.storage.v1.storage_pb2_grpc import StorageServiceStub
 from hippovault_chassis.errors import ServiceError
 from hippovault_storage.maintenance import MaintenanceServicer
 from hippovault_storage.servicer import StorageServicer
+from hippovault_storage.sqlite.dense.index import MIN_VECTORS
 from hippovault_storage.sqlite.engine import SqliteEngine
 from hippovault_storage.sqlite.lockbox import OFF, Encryption
 from support.processes import Process, start
@@ -308,10 +309,10 @@ class _Local:
 
 @contextmanager
 def in_process(
-    path: Path, dimensions: int = DIMENSIONS, encryption: Encryption = OFF
+    path: Path, dimensions: int = DIMENSIONS, encryption: Encryption = OFF, index_min_vectors: int = MIN_VECTORS
 ) -> Iterator[tuple[StorageServiceStub, MaintenanceServiceStub]]:
     """Both services over a file of this process, for tests that need no process of the store's own."""
-    with SqliteEngine.open(path, dimensions, 1, encryption) as engine:
+    with SqliteEngine.open(path, dimensions, 1, encryption, index_min_vectors) as engine:
         yield (
             cast("StorageServiceStub", _Local(StorageServicer(engine))),
             cast("MaintenanceServiceStub", _Local(MaintenanceServicer(engine))),
