@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -35,6 +37,12 @@ def gateway(own_stack: Stack) -> Iterator[MemoryServiceStub]:
     with own_stack.client() as client:
         client.Remember(pb.RememberRequest(content="The vault is under the stairs"), timeout=SECONDS)
         yield client
+
+
+def freeze(popen: subprocess.Popen[bytes]) -> None:
+    """Stops every thread of the process; the signal alone takes a while to reach them on a busy machine."""
+    popen.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, popen.pid, os.WSTOPPED | os.WNOWAIT)
 
 
 def error_of(call: Callable[[], object]) -> ServiceError:
@@ -105,7 +113,7 @@ def test_without_the_embedder_hybrid_answers_from_the_keyword_arm(own_stack: Sta
 
 def test_a_stuck_service_costs_the_deadline_and_no_more(own_stack: Stack, gateway: MemoryServiceStub) -> None:
     storage = own_stack.processes["storage"].popen
-    storage.send_signal(signal.SIGSTOP)
+    freeze(storage)
     try:
         begun = time.monotonic()
         error = error_of(lambda: gateway.ListMemories(pb.ListMemoriesRequest(), timeout=SHORT))
@@ -122,7 +130,7 @@ def test_hybrid_leaves_time_for_storage_when_the_embedder_is_stuck(
     own_stack: Stack, gateway: MemoryServiceStub
 ) -> None:
     embedding = own_stack.processes["embedding"].popen
-    embedding.send_signal(signal.SIGSTOP)
+    freeze(embedding)
     try:
         answer = recall(gateway, pb.RECALL_MODE_HYBRID, timeout=SHORT)
     finally:
