@@ -143,7 +143,7 @@ def test_a_search_ends_so_in_both_arms(
         def find(gone: Callable[[], None]) -> None:
             with engine._readers.borrow() as connection:
                 gone()
-                search.search(connection, engine._index, request_)
+                search.search(connection, engine._index, engine._terms, request_)
 
         with pytest.raises(ServiceError) as ended:
             as_request(60, find)

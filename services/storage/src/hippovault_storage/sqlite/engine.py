@@ -42,6 +42,7 @@ from hippovault_storage.sqlite.lockbox import Encryption, Lockbox
 from hippovault_storage.sqlite.ownership import own
 from hippovault_storage.sqlite.readers import Readers
 from hippovault_storage.sqlite.rotation import Rotation
+from hippovault_storage.sqlite.words import Terms
 from hippovault_storage.sqlite.writer import Writer
 
 log = structlog.get_logger()
@@ -65,6 +66,7 @@ class SqliteEngine:
         self._writer = writer
         self._readers = readers
         self._index = index
+        self._terms = Terms()
         self._eraser = Eraser(writer, readers)
 
     @classmethod
@@ -177,7 +179,7 @@ class SqliteEngine:
     def search_memories(self, request: pb.SearchMemoriesRequest) -> pb.SearchMemoriesResponse:
         """Runs the arms that are set."""
         with self._readers.borrow() as connection:
-            return search.search(connection, self._index, request)
+            return search.search(connection, self._index, self._terms, request)
 
     def compare_to_newest(self, request: pb.CompareToNewestRequest) -> pb.CompareToNewestResponse:
         """Returns cosine similarities to the newest live memories that have a vector."""

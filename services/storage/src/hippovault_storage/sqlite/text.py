@@ -66,16 +66,21 @@ def indexed_hints(hints: Iterable[str]) -> str:
     return indexed("\n".join(hints))
 
 
-def match_expression(query: str) -> str:
-    """Returns the FTS5 expression that finds any of the query's terms.
+def terms(query: str) -> list[str]:
+    """Returns the query's terms, each once, as FTS5 expressions.
 
     Nothing in the query is syntax: every term is quoted.
 
     Returns:
-        The expression; "" when the query has no term, being stop words or punctuation alone.
+        The terms; none when the query is stop words or punctuation alone.
     """
-    terms = dict.fromkeys(term for word in WORD.findall(_normal(query).lower()) for term in _terms(word))
-    return " OR ".join(list(terms)[:MAX_TERMS])
+    found = dict.fromkeys(term for word in WORD.findall(_normal(query).lower()) for term in _terms(word))
+    return list(found)[:MAX_TERMS]
+
+
+def match_expression(query: str) -> str:
+    """Returns the FTS5 expression that finds any of the query's terms; "" when it has none."""
+    return " OR ".join(terms(query))
 
 
 def _normal(text: str) -> str:

@@ -1,0 +1,89 @@
+"""The keyword arm: the memories of a scope that match words best, by BM25."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hippovault.storage.v1 import storage_pb2 as pb
+from hippovault_storage.sqlite import query, scope, text
+from hippovault_storage.sqlite.connections import Connection
+
+BODY_WEIGHT = 1.0
+HINTS_WEIGHT = 0.5
+"""What BM25 weighs a match in the content and in the hints by.
+
+With hints for half of the memories, the mean reciprocal ranks of questions to those with and to those without are .48
+and .41 (6,228 command pages) and .65 and .58 (77 intents of a bank's customers); with 1.0 they are .53 and .32, .71 and
+.52; with 0.25 they are .39 and .44, .59 and .60. With hints for all, 0.5 finds as much as any.
+"""
+
+LARGE = 10_000
+"""Documents above which common terms are dropped; below, every word tells and none costs much."""
+COMMON_SHARE = 0.2
+"""The part of the documents that a common term stands in more than."""
+MAX_KNOWN_TERMS = 10_000
+DRIFT = 1.25
+"""What is known of terms is forgotten when the store has so many times the documents, or as many times fewer."""
+
+DOCUMENTS = "SELECT count(*) FROM hippo_fts_docsize"
+NEWEST = "SELECT coalesce(max(id), 0) FROM hippo_fts_docsize"
+FREQUENCY = "SELECT count(*) FROM (SELECT 1 FROM hippo_fts WHERE hippo_fts MATCH ? LIMIT ?)"
+MATCHING = f"""
+SELECT h.memory_id, bm25(hippo_fts, {BODY_WEIGHT}, {HINTS_WEIGHT}) AS score
+FROM hippo_fts CROSS JOIN hippo_memories h ON h.memory_id = hippo_fts.rowid
+WHERE hippo_fts MATCH ? AND {{scope}} ORDER BY score, h.created_at DESC, h.memory_id LIMIT ?
+"""
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What is known of the terms of a store of this size."""
+
+    newest: int
+    documents: int
+    common: dict[str, bool] = field(default_factory=dict)
+
+
+class Terms:
+    """Knows which terms are common. Used by any thread: what two learn at once, both may learn."""
+
+    def __init__(self) -> None:
+        self._known = _Known(0, 0)
+
+    def telling(self, connection: Connection, terms: list[str]) -> list[str]:
+        """Returns the terms of a query that are not common; all, where all are or the store is small.
+
+        Common terms match much and tell little. The query is faster without them and finds nearly the same.
+        """
+        known = self._up_to_date(connection)
+        if known.documents <= LARGE:
+            return terms
+        return [term for term in terms if not self._is_common(connection, known, term)] or terms
+
+    def _up_to_date(self, connection: Connection) -> _Known:
+        newest = int(query.value(connection, NEWEST))
+        if not self._known.newest / DRIFT <= newest <= self._known.newest * DRIFT:
+            self._known = _Known(newest, int(query.value(connection, DOCUMENTS)))
+        return self._known
+
+    @staticmethod
+    def _is_common(connection: Connection, known: _Known, term: str) -> bool:
+        common = known.common.get(term)
+        if common is None:
+            limit = int(known.documents * COMMON_SHARE)
+            common = query.value(connection, FREQUENCY, (term, limit + 1)) > limit
+            if len(known.common) >= MAX_KNOWN_TERMS:
+                known.common.clear()
+            known.common[term] = common
+        return common
+
+
+def find(connection: Connection, terms: Terms, request: pb.SearchMemoriesRequest) -> dict[int, float]:
+    """Returns the best k of the request's scope by BM25, higher being better; ties newest first, then by id."""
+    voting = terms.telling(connection, text.terms(request.keyword.query))
+    if not voting:
+        return {}
+    within = scope.live(connection.vault, request.namespace, request.filter, one_by_one=True)
+    parameters = (" OR ".join(voting), *within.parameters, request.keyword.k)
+    rows = query.rows(connection, MATCHING.format(scope=within.condition), parameters)
+    return {memory_id: -score for memory_id, score in rows}  # FTS5 gives the best the lowest score.
