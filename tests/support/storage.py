@@ -358,7 +358,8 @@ def assert_clean(process: Process) -> None:
     """The store finds nothing wrong with itself."""
     with maintaining(process) as stub:
         checks = stub.Verify(maintenance_pb2.VerifyRequest(), timeout=SECONDS)
-        assert not [check for check in checks if check.wrong]
+        wrong = [check for check in checks if check.wrong]
+        assert not wrong, wrong
 
 
 def assert_whole(path: Path, *, embedded: bool = True) -> None:
