@@ -139,6 +139,18 @@ def test_a_new_data_key_encrypts_everything(path: Path, mode: Mode) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
+def test_who_began_to_read_before_sees_what_was_sealed_with_the_former_key(path: Path) -> None:
+    with opened(path, "values") as engine:
+        for number in range(MEMORIES):
+            put(engine, number)
+        export = engine.export_memories(maintenance_pb2.ExportMemoriesRequest())
+        exported = [next(export)]
+        rotate(engine)
+        rotate(engine)
+        exported += export
+        assert {answer.record.memory.content for answer in exported} == ALL
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_what_is_written_meanwhile_is_there_and_under_the_new_key(path: Path, mode: Mode) -> None:
     with opened(path, mode) as engine:

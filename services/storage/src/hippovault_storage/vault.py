@@ -98,6 +98,7 @@ class SealingVault(Vault):
     def __init__(self, keys: Mapping[bytes, bytes], digest_key: bytes) -> None:
         super().__init__()
         self._digest_key = digest_key
+        self._keys: dict[bytes, AESGCM] = {}
         self.use(keys)
 
     @property
@@ -120,8 +121,13 @@ class SealingVault(Vault):
         return isinstance(value, bytes) and value.startswith(self.header)
 
     def use(self, keys: Mapping[bytes, bytes]) -> None:
-        """Takes other keys from now on, the first of which seals."""
-        self._keys = {key_id: AESGCM(key) for key_id, key in keys.items()}
+        """Takes keys, the first of which seals from now on.
+
+        Those that it had go on to open values: of a reader who sees the store as it was before they were replaced.
+        """
+        self._keys = {key_id: AESGCM(key) for key_id, key in keys.items()} | {
+            key_id: key for key_id, key in self._keys.items() if key_id not in keys
+        }
 
     def seal(self, place: Place, column: str, text: str | None) -> Value:
         """Returns the sealed value."""
