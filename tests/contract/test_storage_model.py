@@ -284,6 +284,7 @@ class StoreMachine(RuleBasedStateMachine):
         memory=MEMORIES,
         mask=st.lists(st.sampled_from(sorted(FIELDS)), min_size=1, max_size=3, unique=True),
         palette=VECTORS.filter(bool),
+        codes=CODES,
         version=st.sampled_from([0, 0, 0, 1, 2]),
         dry_run=st.booleans(),
     )
@@ -294,17 +295,20 @@ class StoreMachine(RuleBasedStateMachine):
         memory: Memory,
         mask: list[str],
         palette: list[int],
+        codes: bytes,
         version: int,
         dry_run: bool,  # noqa: FBT001
     ) -> None:
         assume("created_at" not in mask or memory.HasField("created_at"))
-        given = put_request(memory, palette if "content" in mask else [], "model-3", b"")
+        embedded = "content" in mask
+        given = put_request(memory, palette if embedded else [], "model-3", codes if embedded else b"")
         request = pb.UpdateMemoryRequest(
             namespace=namespace,
             ref=ref,
             memory=given.memory,
             vectors=given.vectors,
-            model_revision=given.model_revision if given.vectors else "",
+            model_revision=given.model_revision if embedded else "",
+            token_codes=given.token_codes if given.HasField("token_codes") else None,
             expected_version=version,
             dry_run=dry_run,
         )

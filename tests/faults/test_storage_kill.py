@@ -120,7 +120,7 @@ def test_a_start_that_is_killed_is_made_up_for_by_a_later_one(home: Path, random
     with opened(path) as file:
         rows(file, FOREIGN_ROWS)
     shutil.copy(path, whole)
-    for _ in range(5 * ROUNDS):
+    for _ in range(4 * ROUNDS):
         popen = launch(["hippovault_storage"], home, home.parent / "storage.log")
         with killed_after(random.randrange(1, 300), path.parent, popen):
             popen.wait()
