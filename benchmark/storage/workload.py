@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -18,10 +19,11 @@ QUERY_WORDS = 8
 SURPRISE = 0.5
 BATCH = 500
 POLL_SECONDS = 0.02
+SETTLE_SECONDS = 300
 SETTLED = 0.9
 """Share of the vectors that the code index has once it is ready; the newest may lie beside it."""
-SMALLEST_INDEX = 20_000
-"""Vectors of a store that surely has a code index."""
+SMALLEST_INDEX = 2_000
+"""Vectors of a namespace that surely has a code index."""
 
 
 def puts(corpus: Corpus, first: int = 0) -> Iterator[pb.PutMemoryRequest]:
@@ -48,11 +50,11 @@ def fill(engine: Engine, corpus: Corpus) -> None:
 
 
 def settle(stats: Callable[[], pb.GetStatsResponse]) -> None:
-    """Waits until the code index, where there is one, has nearly all vectors: it is brought up in the background."""
-    while True:
-        now = stats()
-        if now.vectors < SMALLEST_INDEX or now.indexed_vectors >= SETTLED * now.vectors:
-            return
+    """Waits until the code index has nearly all vectors, where there are enough: it is brought up in the background."""
+    ends = time.monotonic() + SETTLE_SECONDS
+    while (now := stats()).vectors >= SMALLEST_INDEX and now.indexed_vectors < SETTLED * now.vectors:
+        if time.monotonic() > ends:
+            sys.exit(f"the code index has {now.indexed_vectors} of {now.vectors} vectors after {SETTLE_SECONDS} s")
         time.sleep(POLL_SECONDS)
 
 

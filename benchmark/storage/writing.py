@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -22,6 +23,7 @@ from hippovault_storage.sqlite.engine import SqliteEngine
 CALLERS = 16
 SYNCS = 50
 ROUNDS = 5
+STORED_BEFORE = 5_000
 PUTS_A_WRITE = 5
 """New memories that `measure` takes a write of each kind."""
 SECONDS = 60
@@ -33,27 +35,31 @@ Put = Callable[[pb.PutMemoryRequest], pb.PutMemoryResponse]
 
 
 def measure(directory: Path, source: Corpus, number: int) -> list[Figure]:
-    """Measures writes into new stores; `number` of each kind."""
-    stored, puts = directory / "written.db", workload.puts(source)
-    with SqliteEngine.open(directory / "raw.db", DIMENSIONS, 1):
-        pass  # It makes the tables.
+    """Measures `number` writes of each kind, into stores with enough memories for a code index."""
+    before = source[: max(len(source) - PUTS_A_WRITE * number, 0)][:STORED_BEFORE]
+    stored, raw = directory / "written.db", directory / "raw.db"
+    puts = workload.puts(source[len(before) :], len(before))
     with SqliteEngine.open(stored, DIMENSIONS, 1) as engine:
-        figures = [*_single(engine, stored, directory / "raw.db", puts, number), _in_process(engine, puts, number)]
+        workload.fill(engine, before)
+    shutil.copy(stored, raw)  # Closed, it is whole without its log.
+    with SqliteEngine.open(stored, DIMENSIONS, 1) as engine:
+        workload.settle(partial(engine.get_stats, pb.GetStatsRequest()))
+        figures = [*_single(engine, stored, raw, puts, number), _in_process(engine, puts, number)]
     return [*figures, _over_grpc(directory / "home", puts, number)]
 
 
-def _single(engine: Engine, stored: Path, empty: Path, puts: Puts, number: int) -> list[Figure]:
+def _single(engine: Engine, stored: Path, copy: Path, puts: Puts, number: int) -> list[Figure]:
     """Compares a put with the raw transaction of the rows that it wrote, a block of each in turn.
 
     Args:
         engine: Over the file `stored`.
         stored: Where the rows are read from, outside of the clock.
-        empty: A file with the same tables, for the raw transaction.
+        copy: What `stored` was before, for the raw transaction.
         puts: At least `number` new memories.
         number: Of writes.
     """
     put, raw_write = [], []
-    with opened(stored) as reader, opened(empty) as raw:
+    with opened(stored) as reader, opened(copy) as raw:
         for _ in range(0, number, BLOCK):
             ids = []
             for request in list(islice(puts, BLOCK)):
@@ -66,7 +72,7 @@ def _single(engine: Engine, stored: Path, empty: Path, puts: Puts, number: int) 
         figure,
         Figure(
             f"fdatasync of {COMMIT_BYTES // 1024} KiB on this disk, p50",
-            1000 * _sync_seconds(empty.with_name("log")),
+            1000 * _sync_seconds(copy.with_name("log")),
             "ms",
         ),
     ]
