@@ -6,7 +6,7 @@ equal cosines.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ Vector = npt.NDArray[np.float32]
 OF_MEMORIES = """
 SELECT v.memory_id, v.vector FROM json_each(?) CROSS JOIN hippo_vectors v ON v.memory_id = json_each.value
 """
+OF_VECTORS = "SELECT v.memory_id, v.vector FROM carray(?) c CROSS JOIN hippo_vectors v ON v.id = c.value"
 OF_NEWEST = """
 SELECT v.vector FROM hippo_memories h CROSS JOIN hippo_vectors v ON v.memory_id = h.memory_id AND v.place = 0
 WHERE {scope} ORDER BY h.created_at DESC, h.memory_id DESC LIMIT ?
@@ -44,11 +45,21 @@ def cosines(to: Vector, stored: Iterable[bytes]) -> Vector:
 
 
 def of_memories(connection: Connection, to: Vector, ids: Iterable[int]) -> dict[int, float]:
-    """Returns the similarity of each memory's nearest vector, of those that have one."""
-    rows = query.rows(connection, OF_MEMORIES, (records.as_json(ids),))
+    """Returns the similarity of each memory's nearest vector, of those that have one, best first."""
+    return _nearest(to, query.rows(connection, OF_MEMORIES, (records.as_json(ids),)))
+
+
+def of_vectors(connection: Connection, to: Vector, ids: npt.NDArray[np.int64]) -> dict[int, float]:
+    """Returns for each memory the similarity of the nearest of these vectors, by their ids, best first."""
+    return _nearest(to, query.rows_of(connection, OF_VECTORS, ids))
+
+
+def _nearest(to: Vector, rows: Sequence[tuple[int, bytes]]) -> dict[int, float]:
+    near = cosines(to, (row[1] for row in rows))
+    order = np.argsort(-near, kind="stable")
     found: dict[int, float] = {}
-    for (memory_id, _), cosine in zip(rows, cosines(to, (row[1] for row in rows)).tolist(), strict=True):
-        found[memory_id] = max(cosine, found.get(memory_id, cosine))
+    for position, cosine in zip(order.tolist(), near[order].tolist(), strict=True):
+        found.setdefault(rows[position][0], cosine)
     return found
 
 

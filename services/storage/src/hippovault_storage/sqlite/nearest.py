@@ -26,6 +26,8 @@ OVERSAMPLING = 8
 WIDENING = 4
 """How many times more candidates a search takes that did not find enough."""
 
+SPARE = 16
+"""Memories beyond k that are looked at whether they are in the scope, which nearly all candidates are."""
 SCAN_SHARE = 2
 """Where one of so many would be a candidate, all are looked at."""
 
@@ -37,11 +39,8 @@ SELECT h.memory_id, h.created_at, v.vector
 FROM hippo_memories h CROSS JOIN hippo_vectors v ON v.memory_id = h.memory_id
 WHERE {scope}
 """
-CANDIDATES = """
-SELECT h.memory_id, h.created_at, v.vector
-FROM carray(?) c CROSS JOIN hippo_vectors v ON v.id = c.value
-CROSS JOIN hippo_memories h ON h.memory_id = v.memory_id
-WHERE {scope}
+IN_SCOPE = """
+SELECT h.memory_id, h.created_at FROM carray(?) c CROSS JOIN hippo_memories h ON h.memory_id = c.value WHERE {scope}
 """
 
 
@@ -50,22 +49,17 @@ class Best:
 
     Args:
         k: How many are kept.
-        to: What they are near to.
     """
 
-    def __init__(self, k: int, to: Vector) -> None:
+    def __init__(self, k: int) -> None:
         self._k = k
-        self._to = to
         self._floor = -np.inf
         self._found: dict[int, tuple[float, float]] = {}
-        self._lowest = np.inf
 
-    def look_at(self, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Takes in rows of a memory's id, its time and one of its vectors."""
-        cosines = distances.cosines(self._to, (row[2] for row in rows))
-        self._lowest = min(self._lowest, float(cosines.min(initial=np.inf)))
+    def look_at(self, rows: Sequence[tuple[Any, ...]], cosines: Vector) -> None:
+        """Takes in rows of a memory's id and its time, each with the cosine of one of its vectors."""
         for position in np.flatnonzero(cosines >= self._floor).tolist():
-            memory_id, created_at, _ = rows[position]
+            memory_id, created_at, *_ = rows[position]
             cosine = float(cosines[position])
             if memory_id not in self._found or cosine > self._found[memory_id][0]:
                 self._found[memory_id] = (cosine, created_at)
@@ -77,11 +71,6 @@ class Best:
         """Returns cosines by memory id, best first; ties newest first, then by id."""
         return {memory_id: cosine for memory_id, (cosine, _) in self._ranked()}
 
-    def is_settled(self) -> bool:
-        """Tells whether there are k, and what was looked at reaches beyond them: none that is as near was left out."""
-        ranked = self._ranked()
-        return len(ranked) == self._k and ranked[-1][1][0] > self._lowest
-
     def _ranked(self) -> list[tuple[int, tuple[float, float]]]:
         def order(item: tuple[int, tuple[float, float]]) -> tuple[float, float, int]:
             memory_id, (cosine, created_at) = item
@@ -92,9 +81,9 @@ class Best:
 
 def exactly(connection: Connection, within: Scope, to: Vector, k: int) -> dict[int, float]:
     """Returns the k nearest of the scope, having looked at all of it."""
-    best = Best(k, to)
+    best = Best(k)
     for rows in query.chunks(connection, ALL.format(scope=within.condition), within.parameters, CHUNK):
-        best.look_at(rows)
+        best.look_at(rows, distances.cosines(to, (row[2] for row in rows)))
     return best.scores()
 
 
@@ -109,10 +98,33 @@ def find(connection: Connection, index: CodeIndex, request: pb.SearchMemoriesReq
         depth = max(FEWEST, OVERSAMPLING * k)
         while depth * SCAN_SHARE < len(view):
             ids, complete = view.candidates(to, wanted, depth, moment)
-            found = query.rows_of(connection, CANDIDATES.format(scope=within.condition), ids, within.parameters)
-            best = Best(k, to)
-            best.look_at(found)
-            if complete or (len(found) * 2 >= ids.size and best.is_settled()):
-                return best.scores()
+            near = distances.of_vectors(connection, to, ids)
+            found = _first(connection, within, near, k, complete=complete)
+            if found is not None and (complete or len(near) * 2 >= ids.size):
+                return found
             depth *= WIDENING
     return exactly(connection, scope.live(connection.vault, request.namespace, request.filter), to, k)
+
+
+def _first(
+    connection: Connection, within: Scope, near: dict[int, float], k: int, *, complete: bool
+) -> dict[int, float] | None:
+    """Returns the k nearest of those that are in the scope; None where others may be as near.
+
+    Args:
+        connection: Reads.
+        within: The scope.
+        near: Cosines by memory id, best first.
+        k: How many.
+        complete: Whether there are no others.
+    """
+    ids, cosines = np.fromiter(near, np.int64, len(near)), np.fromiter(near.values(), np.float32, len(near))
+    for number in (k + SPARE, len(near)):
+        rows = query.rows_of(connection, IN_SCOPE.format(scope=within.condition), ids[:number], within.parameters)
+        best = Best(k)
+        best.look_at(rows, np.array([near[row[0]] for row in rows], np.float32))
+        scores = best.scores()
+        settled = len(scores) == k and min(scores.values()) > cosines[:number].min()
+        if settled or (complete and number >= len(near)):
+            return scores
+    return None
