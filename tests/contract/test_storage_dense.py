@@ -113,10 +113,12 @@ def agrees(engine: SqliteEngine, k: int = 5, wanted: memory_pb2.Filter | None = 
     """The index finds what is found without, to the rank."""
     search = pb.SearchMemoriesRequest(namespace=SPACE, dense=pb.DenseArm(vector=to or unit(), k=k), filter=wanted)
     with engine._readers.borrow() as connection:
+        moment = nearest.begin(connection)
         direction = distances.vector(search.dense.vector)
         within = scope.live(connection.vault, SPACE, search.filter)
         exact = nearest.exactly(connection, within, direction, k)
-        assert list(nearest.find(connection, engine._index, search, direction).items()) == list(exact.items())
+        found = nearest.find(connection, engine._index, search, direction, moment)
+        assert list(found.items()) == list(exact.items())
 
 
 @pytest.mark.parametrize("wanted", FILTERS, ids=str)

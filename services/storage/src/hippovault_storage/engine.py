@@ -70,6 +70,9 @@ class Engine(Protocol):
     def rotate_key(self, request: maintenance_pb2.RotateKeyRequest) -> Iterator[maintenance_pb2.RotateKeyResponse]:
         """Wraps the keys of an encrypted store anew, or brings a new one in; yields how far it is."""
 
+    def reindex(self) -> Iterator[maintenance_pb2.ReindexResponse]:
+        """Makes anew all that is derived from the memories; yields how far it is. May be repeated."""
+
     def verify(self) -> Iterator[maintenance_pb2.VerifyResponse]:
         """Looks the whole store over and changes nothing; yields what each check found."""
 

@@ -26,6 +26,10 @@ class MaintenanceServicer(MaintenanceServiceServicer):
         """See maintenance.proto."""
         return self._engine.rotate_key(request)
 
+    def Reindex(self, request: pb.ReindexRequest, context: object) -> Iterator[pb.ReindexResponse]:
+        """See maintenance.proto."""
+        return self._engine.reindex()
+
     def Backup(self, request: pb.BackupRequest, context: object) -> Iterator[pb.BackupResponse]:
         """See maintenance.proto."""
         return self._engine.backup()

@@ -26,6 +26,7 @@ from hippovault_storage.sqlite import (
     purge,
     query,
     reads,
+    reindexing,
     schema,
     search,
     transfer,
@@ -208,10 +209,14 @@ class SqliteEngine:
         """Wraps the keys of an encrypted store anew, or brings a new one in; yields how far it is."""
         return self._rotation.rotate(data_key=request.data_key)
 
+    def reindex(self) -> Iterator[maintenance_pb2.ReindexResponse]:
+        """Makes words, tags, copies of vectors and the code index anew; yields how far it is."""
+        return reindexing.reindex(self._writer, self._readers, self._index)
+
     def verify(self) -> Iterator[maintenance_pb2.VerifyResponse]:
         """Looks the whole store over and changes nothing; yields what each check found."""
         with self._readers.apart() as connection:
-            yield from verifying.answers(connection, self._path)
+            yield from verifying.answers(connection, self._path, self._index)
 
     def backup(self) -> Iterator[maintenance_pb2.BackupResponse]:
         """Copies the store as it is at one moment, and yields a header, the copy's bytes and a trailer."""

@@ -31,7 +31,7 @@ SPARE = 16
 SCAN_SHARE = 2
 """Where one of so many would be a candidate, all are looked at."""
 
-BEGIN_READING = "SELECT count(*) FROM (SELECT 1 FROM sqlite_schema LIMIT 1)"
+READ = "SELECT count(*) FROM (SELECT 1 FROM sqlite_schema LIMIT 1)"
 """Any read: it fixes the moment of which all reads of the transaction are."""
 
 ALL = """
@@ -87,10 +87,27 @@ def exactly(connection: Connection, within: Scope, to: Vector, k: int) -> dict[i
     return best.scores()
 
 
-def find(connection: Connection, index: CodeIndex, request: pb.SearchMemoriesRequest, to: Vector) -> dict[int, float]:
-    """Returns the k nearest of the request's scope, found by the namespace's index where it has one."""
+def begin(connection: Connection) -> float:
+    """Begins to read in a transaction, when there is none as of now, and returns when that was, for `find`."""
+    if not connection.in_transaction:
+        connection.execute("BEGIN")
     moment = time.monotonic()
-    query.value(connection, BEGIN_READING)
+    query.value(connection, READ)
+    return moment
+
+
+def find(
+    connection: Connection, index: CodeIndex, request: pb.SearchMemoriesRequest, to: Vector, moment: float
+) -> dict[int, float]:
+    """Returns the k nearest of the request's scope, found by the namespace's index where it has one.
+
+    Args:
+        connection: Reads.
+        index: Of all namespaces.
+        request: Says the namespace, the filter and k.
+        to: The request's vector.
+        moment: Of which all that the connection reads is, see `begin`.
+    """
     view, k = index.view(request.namespace), request.dense.k
     if view is not None:
         wanted = Wanted(connection.vault, request.filter)

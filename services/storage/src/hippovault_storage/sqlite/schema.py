@@ -62,6 +62,12 @@ CREATE VIRTUAL TABLE IF NOT EXISTS memory_embeddings USING vec0(
 );
 """
 
+WORDS = f"""
+CREATE VIRTUAL TABLE hippo_fts USING fts5(
+    body, hints, content='', contentless_delete=1, tokenize="{TOKENIZER}"
+);
+"""
+
 # hippo_memories repeats what a scope looks at, so that no scope reads the wide rows, and what reading would have to
 # parse: the surprise, and whether the metadata is a JSON object (another program may have written anything). Its
 # updated_at and deleted_at also tell, at open, which rows another program has changed. Its content index is not unique,
@@ -99,9 +105,7 @@ CREATE TABLE hippo_tags (
     PRIMARY KEY (tag, memory_id)
 ) WITHOUT ROWID;
 CREATE INDEX hippo_tags_memory ON hippo_tags(memory_id);
-CREATE VIRTUAL TABLE hippo_fts USING fts5(
-    body, hints, content='', contentless_delete=1, tokenize="{TOKENIZER}"
-);
+{WORDS}
 """
 
 # The history has what a memory was before its content changed, it was deleted or it came back; `since` and `until` are

@@ -29,8 +29,8 @@ def search(
     """Runs the arms that are set and returns the union of what they found."""
     if not request.HasField("dense"):
         return _response(connection, request, {}, {}, words.find(connection, terms, request))
-    to = distances.vector(request.dense.vector)
-    near = nearest.find(connection, index, request, to)  # First: it must see the moment of reading begin.
+    moment, to = nearest.begin(connection), distances.vector(request.dense.vector)
+    near = nearest.find(connection, index, request, to, moment)
     matching = words.find(connection, terms, request)
     others = distances.of_memories(connection, to, matching.keys() - near.keys())
     return _response(connection, request, near, others, matching)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -186,15 +186,19 @@ class CodeIndex:
         if self._thread.ident:
             self._thread.join()
 
-    def rebuild(self) -> None:
-        """Makes all indexes anew from the rows and returns when they are there."""
+    def namespaces(self) -> list[str]:
+        """Returns which namespaces have an index."""
+        return sorted(self._indexes)
+
+    def rebuild(self) -> Iterator[None]:
+        """Makes all indexes anew from the rows; yields now and then, until they are there."""
         done = threading.Event()
         large = {namespace for namespace, size in list(self._sizes.items()) if size >= self._min_vectors}
         for namespace in large | self._indexes.keys():
             self._tasks.put(partial(self._bring_up, namespace))
         self._tasks.put(done.set)
         while not (done.wait(WAIT_SECONDS) or self._closing.is_set()):
-            pass
+            yield
 
     def _run(self) -> None:
         while (task := self._tasks.get()) and not self._closing.is_set():

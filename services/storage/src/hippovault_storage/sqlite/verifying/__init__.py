@@ -11,7 +11,8 @@ from hippovault_chassis import deadline
 from hippovault_chassis.errors import ServiceError
 from hippovault_storage.sqlite import faults
 from hippovault_storage.sqlite.connections import Connection
-from hippovault_storage.sqlite.verifying import contents, history, pages, rows, vectors, words
+from hippovault_storage.sqlite.dense.index import CodeIndex
+from hippovault_storage.sqlite.verifying import codes, contents, history, pages, rows, vectors, words
 from hippovault_storage.sqlite.verifying.findings import Findings
 
 
@@ -40,17 +41,19 @@ CHECKS = (
 )
 
 
-def answers(connection: Connection, path: Path) -> Iterator[pb.VerifyResponse]:
+def answers(connection: Connection, path: Path, index: CodeIndex) -> Iterator[pb.VerifyResponse]:
     """Runs every check, and yields what each found.
 
     Args:
         connection: For reading; nobody else uses it.
         path: Its file, for errors.
+        index: Is in step with the file.
 
     Raises:
         ServiceError: DEADLINE_EXCEEDED when nobody waits any more.
     """
-    for check in CHECKS:
+    codes_check = Check("codes", lambda reader, findings: codes.look(reader, index, findings), REINDEX)
+    for check in (*CHECKS, codes_check):
         deadline.remaining()
         findings = Findings(check.name, check.remedy)
         try:
