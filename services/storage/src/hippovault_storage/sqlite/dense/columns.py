@@ -66,23 +66,30 @@ class Columns:
         )
 
     @classmethod
-    def joined(cls, parts: Sequence[Self]) -> Self:
-        """Returns the entries of all parts, one after the other."""
+    def joined(cls, parts: Sequence[Self], order: Slots | None = None) -> Self:
+        """Returns the entries of all parts, one after the other.
+
+        Args:
+            parts: At least one.
+            order: Which of them, in turn; None for all.
+        """
         starts = np.cumsum([0, *(len(part) for part in parts)])
+        tags = np.concatenate([part.tags for part in parts])
+        tagged = np.concatenate([part.tagged + start for part, start in zip(parts, starts, strict=False)])
+        if order is not None:
+            places = np.full(starts[-1], -1, np.int64)
+            places[order] = np.arange(order.size)
+            tagged = places[tagged]
+            tags, tagged = tags[tagged >= 0], tagged[tagged >= 0]
+        chosen = slice(None) if order is None else order
+        # Column by column, so that no more than one is there in both forms.
         return cls(
-            {name: np.concatenate([part.values[name] for part in parts]) for name in COLUMNS},
-            np.concatenate([part.tags for part in parts]),
-            np.concatenate([part.tagged + start for part, start in zip(parts, starts, strict=False)]),
+            {name: np.concatenate([part.values[name] for part in parts])[chosen] for name in COLUMNS}, tags, tagged
         )
 
     def taken(self, order: Slots) -> Self:
         """Returns entries in another order, which may leave some out."""
-        places = np.full(len(self), -1, np.int64)
-        places[order] = np.arange(order.size)
-        tagged = places[self.tagged]
-        return type(self)(
-            {name: column[order] for name, column in self.values.items()}, self.tags[tagged >= 0], tagged[tagged >= 0]
-        )
+        return self.joined([self], order)
 
 
 class Wanted:

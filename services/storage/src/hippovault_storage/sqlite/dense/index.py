@@ -8,6 +8,8 @@ when there can be none.
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import queue
 import threading
 from collections import Counter
@@ -80,6 +82,7 @@ class CodeIndex:
         self._asked: set[str] = set()
         """Namespaces that are waiting for the other thread."""
         self._touched: set[str] = set()
+        self._compacted: tuple[View, Compacted] | None = None
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="indexer")
 
@@ -208,6 +211,7 @@ class CodeIndex:
                 self._missed = None
                 if not self._closing.is_set():
                     log.warning("a code index could not be brought up to date", error=type(error).__name__)
+            _give_back_memory()
 
     def _take_census(self) -> None:
         with self._readers.apart() as connection:
@@ -226,9 +230,14 @@ class CodeIndex:
             self._bring_up(namespace)
         else:
             view = index.view
-            compacted = Compacted.of(view)
-            self._writer.run_alone(lambda _: index.take_over(view, compacted))
+            self._compacted = (view, Compacted.of(view))
+            self._writer.run_alone(partial(self._take_over, index))
         self._asked.discard(namespace)
+
+    def _take_over(self, index: NamespaceIndex, _: Connection) -> None:
+        if self._compacted:
+            index.take_over(*self._compacted)
+            self._compacted = None  # Whoever keeps what was asked for shall not keep the old codes.
 
     def _bring_up(self, namespace: str) -> None:
         self._missed = set()
@@ -237,13 +246,13 @@ class CodeIndex:
             ids = np.array(sorted(query.column(connection, MEMBERS, (namespace,))), np.int64)
             index = self._made(namespace, connection, ids)
 
-        def arrive(_: Connection) -> None:
-            self._sizes[namespace] = len(index.view) if index else 0
-            if index:
-                self._arriving[namespace] = index
-                self._changed |= self._missed or set()
+        self._writer.run_alone(partial(self._arrive, namespace, index))
 
-        self._writer.run_alone(arrive)
+    def _arrive(self, namespace: str, index: NamespaceIndex | None, _: Connection) -> None:
+        self._sizes[namespace] = len(index.view) if index else 0
+        if index:
+            self._arriving[namespace] = index
+            self._changed |= self._missed or set()
 
     def _made(self, namespace: str, connection: Connection, ids: Slots) -> NamespaceIndex | None:
         """Returns an index over the memories; None when they have too few vectors."""
@@ -259,3 +268,9 @@ class CodeIndex:
         if len(codes) < self._min_vectors:
             return None
         return NamespaceIndex(namespace, codes, Columns.joined(parts))
+
+
+def _give_back_memory() -> None:
+    """Lets the C library return what is free, of which making an index leaves as much as the index takes."""
+    with contextlib.suppress(OSError, AttributeError):  # There are others.
+        ctypes.CDLL(None).malloc_trim(0)

@@ -211,10 +211,11 @@ class Compacted:
         """Makes it; the view's index goes on meanwhile."""
         size = len(view.tail)
         died = np.concatenate([view.base_died, view.tail_died[:size]])
-        columns = Columns.joined([view.base, view.tail])
         order = np.flatnonzero(died > time.monotonic() - GRACE_SECONDS)
-        order = order[np.argsort(columns.values["memory_id"][order], kind="stable")]
-        return cls(view.codes.rearranged(view.tail_vectors[:size], order), columns.taken(order), order)
+        ids = np.concatenate([part.values["memory_id"] for part in (view.base, view.tail)])
+        order = order[np.argsort(ids[order], kind="stable")]
+        columns = Columns.joined([view.base, view.tail], order)
+        return cls(view.codes.rearranged(view.tail_vectors[:size], order), columns, order)
 
 
 def _dead(died: Times) -> int:

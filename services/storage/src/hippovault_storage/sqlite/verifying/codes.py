@@ -51,19 +51,19 @@ def look(connection: Connection, index: CodeIndex, findings: Findings) -> None:
 
 def _recall(connection: Connection, index: CodeIndex, namespace: str, sample: Matrix, moment: float) -> float:
     """Returns what part of what the index finds is as near as the true neighbours."""
-    limits = _limits(connection, namespace, sample)
+    best = _best(connection, namespace, sample)
     found = 0
-    for vector, limit in zip(sample, limits.tolist(), strict=True):
+    for vector, limit in zip(sample, best[:, -1].tolist(), strict=True):
         deadline.remaining()
         arm = pb.DenseArm(vector=vector.astype(FLOAT32).tobytes(), k=NEIGHBOURS)
         request = pb.SearchMemoriesRequest(namespace=namespace, dense=arm)
         near = nearest.find(connection, index, request, vector, moment)
         found += sum(cosine >= limit - ROUNDING for cosine in near.values())
-    return found / (NEIGHBOURS * len(sample))
+    return found / best.size
 
 
-def _limits(connection: Connection, namespace: str, sample: Matrix) -> Matrix:
-    """Returns the cosine of each one's last true neighbour, of memories by their nearest vectors."""
+def _best(connection: Connection, namespace: str, sample: Matrix) -> Matrix:
+    """Returns the cosines of each one's true neighbours, memories by their nearest vectors, best first."""
     best = np.full((len(sample), 0), -np.inf, np.float32)
     for rows in query.chunks(connection, VECTORS, (namespace,), nearest.CHUNK):
         deadline.remaining()
@@ -72,8 +72,7 @@ def _limits(connection: Connection, namespace: str, sample: Matrix) -> Matrix:
         firsts = np.flatnonzero(np.concatenate([[True], ids[1:] != ids[:-1]]))  # A memory's vectors come together.
         best = np.concatenate([best, np.maximum.reduceat(cosines, firsts, axis=1)], axis=1)
         best = -np.sort(-best, axis=1)[:, :NEIGHBOURS]
-    limits: Matrix = best[:, -1]
-    return limits
+    return best
 
 
 def _unit(rows: Sequence[tuple[int, bytes]]) -> Matrix:
