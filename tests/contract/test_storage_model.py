@@ -213,6 +213,11 @@ class StoreMachine(RuleBasedStateMachine):
             checks = self.maintenance.Verify(maintenance_pb2.VerifyRequest())
             assert not [check for check in checks if check.wrong]
 
+    @rule()
+    def reindex(self) -> None:
+        progress = list(self.maintenance.Reindex(maintenance_pb2.ReindexRequest()))
+        assert progress[-1].done == progress[-1].total
+
     @precondition(lambda self: self.encryption.mode != "off")
     @rule(data_key=st.booleans())
     def rotate_key(self, data_key: bool) -> None:  # noqa: FBT001  # Hypothesis gives names.

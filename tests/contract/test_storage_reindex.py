@@ -183,5 +183,15 @@ def test_an_index_that_finds_too_little_is_told_and_made_right(tmp_path: Path) -
         assert told(engine) == []
 
 
+def test_an_index_of_few_memories_with_many_vectors_finds_them_all(tmp_path: Path) -> None:
+    with SqliteEngine.open(tmp_path / "memories.db", DIMENSIONS, 2, index_min_vectors=20) as engine:
+        for number in range(3):
+            rows_of_one = b"".join(near((number + 3 * row) / 100) for row in range(20))
+            memory = memory_pb2.Memory(namespace="n", content=f"memory {number}")
+            engine.put_memory(pb.PutMemoryRequest(memory=memory, vectors=rows_of_one))
+        until(lambda: engine._index.size() == 60)
+        assert told(engine) == []
+
+
 def told(engine: SqliteEngine) -> list[str]:
     return [problem for answer in engine.verify() for problem in answer.problems]

@@ -43,7 +43,7 @@ TIMES = int(os.environ.get("HIPPOVAULT_TEST_KILLS", "0"))
 ROUNDS = TIMES or 1
 WRITERS = 6
 
-IMPORTED = {f"k{number}": State(number, 1) for number in range(500)}
+IMPORTED = {f"k{number}": State(number, 1) for number in range(300)}
 Work = Callable[[MaintenanceServiceStub], None]
 
 pytestmark = pytest.mark.timeout(0 if TIMES else 120)
@@ -94,19 +94,27 @@ def test_no_acknowledged_write_is_lost_and_none_is_half_there(
     write_and_kill(home, mode, random, kills)
 
 
+def reindex(keeper: MaintenanceServiceStub) -> None:
+    with ends_with_the_process():
+        while True:
+            list(keeper.Reindex(maintenance_pb2.ReindexRequest(), timeout=SECONDS))
+
+
 def rotate(keeper: MaintenanceServiceStub) -> None:
     with ends_with_the_process():
         while True:
             list(keeper.RotateKey(maintenance_pb2.RotateKeyRequest(data_key=True), timeout=SECONDS))
 
 
-@pytest.mark.parametrize(("mode", "work"), [("values", rotate), ("file", rotate)])
+@pytest.mark.parametrize(
+    ("mode", "work"), [("off", reindex), ("values", reindex), ("values", rotate), ("file", rotate)]
+)
 def test_writes_beside_work_on_the_whole_store_survive_too(home: Path, random: Random, mode: str, work: Work) -> None:
-    write_and_kill(home, mode, random, 3, work)
+    write_and_kill(home, mode, random, 2, work)
 
 
 FOREIGN_ROWS = """
-WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 5000)
+WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 3000)
 INSERT INTO memories (content_hash, content, tags, memory_type, metadata, created_at, updated_at)
 SELECT 'hash ' || n, 'foreign memory ' || n, 'tag ' || n, 'note', '{"n":' || n || '}', n, n FROM numbers
 """
@@ -126,10 +134,21 @@ def test_a_start_that_is_killed_is_made_up_for_by_a_later_one(home: Path, random
             popen.wait()
     with in_process(whole) as (stub, _):
         expected = list(all_memories(Store(stub, "default")))
-    assert len(expected) > 5000
+    assert len(expected) > 3000
     with serving(home) as process, connected(process) as stub:
         assert list(all_memories(Store(stub, "default"))) == expected
         assert_clean(process)
+
+
+@pytest.mark.parametrize("mode", ["values", "file"])
+def test_a_first_start_that_is_killed_leaves_nothing_in_the_way(home: Path, random: Random, mode: str) -> None:
+    database(home).parent.mkdir(parents=True, mode=0o700)
+    for _ in range(2 * ROUNDS):
+        popen = launch(["hippovault_storage"], home, home.parent / "storage.log", encrypted(mode))
+        with killed_after(random.randrange(1, 30), database(home).parent, popen):
+            popen.wait()
+    with store_of(home, mode) as (_, store, _):
+        assert stored(store) == {}
 
 
 def test_an_import_that_is_killed_can_be_sent_again(home: Path, random: Random) -> None:

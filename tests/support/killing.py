@@ -26,10 +26,7 @@ QUIET_SECONDS = 0.3
 
 @contextmanager
 def killed_after(changes: int, directory: Path, popen: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Kills a process once it changed files of a directory so many times, or goes on no more.
-
-    The context waits for the end of the process, whatever its body does.
-    """
+    """Kills a process once it changed files of a directory so many times, or goes on no more, or the body has ended."""
     with _watched(directory) as descriptor:
         ended = os.pidfd_open(popen.pid)
         killer = threading.Thread(target=_kill_after, args=(changes, descriptor, ended, popen))
@@ -37,6 +34,7 @@ def killed_after(changes: int, directory: Path, popen: subprocess.Popen[bytes]) 
         try:
             yield
         finally:
+            popen.kill()
             killer.join()
             popen.wait(SECONDS)
             os.close(ended)
