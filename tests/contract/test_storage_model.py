@@ -492,7 +492,7 @@ def test_the_store_does_what_the_model_does(
     run_state_machine_as_test(
         Machine if SEQUENCES else seed(number)(Machine),
         settings=settings(
-            max_examples=SEQUENCES or 14,
+            max_examples=SEQUENCES or 12,
             stateful_step_count=STEPS,
             phases=PHASES,
             suppress_health_check=list(HealthCheck),
