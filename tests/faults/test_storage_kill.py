@@ -78,9 +78,11 @@ def write_and_kill(home: Path, mode: str, random: Random, kills: int, work: Work
             journal.check(store)
             with ThreadPoolExecutor(1) as pool, writing(store, journal, random, WRITERS):
                 working = pool.submit(work, keeper) if work else None
-                for _ in range(random.randrange(5, 60)):
-                    assert journal.answers.acquire(timeout=60)
-                process.kill()
+                try:
+                    for _ in range(random.randrange(5, 60)):
+                        assert journal.answers.acquire(timeout=60)
+                finally:
+                    process.kill()
             if working:
                 working.result()
     with store_of(home, mode) as (_, store, _):
