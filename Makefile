@@ -21,7 +21,7 @@ stop: ## Stops the memory that `make run` started
 	@test ! -x $(BIN)/hippovault || $(BIN)/hippovault down
 
 test: setup ## Runs every test
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n auto --dist loadfile $(ARGS)
 
 lint: setup protos-check ## Style, import contracts, declared dependencies, proto lint, stale generated code
 	@$(BIN)/ruff check .
