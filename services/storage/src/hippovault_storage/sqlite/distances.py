@@ -51,7 +51,7 @@ def of_memories(connection: Connection, to: Vector, ids: Iterable[int]) -> dict[
 
 def of_vectors(connection: Connection, to: Vector, ids: npt.NDArray[np.int64]) -> dict[int, float]:
     """Returns for each memory the similarity of the nearest of these vectors, by their ids, best first."""
-    return _nearest(to, query.rows_of(connection, OF_VECTORS, ids))
+    return _nearest(to, query.rows_of(connection, OF_VECTORS, np.sort(ids)))  # In the order in which they lie.
 
 
 def _nearest(to: Vector, rows: Sequence[tuple[int, bytes]]) -> dict[int, float]:

@@ -7,7 +7,7 @@ is looked at again in SQL.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -33,6 +33,9 @@ WHERE h.deleted_at IS NULL
 VECTOR, NAMESPACE = 7, 8
 """Where a row of ENTRIES has these."""
 
+MAX_MASKS = 8
+"""Filters whose masks are kept: a store is asked with few, and making a mask takes a tenth of a search."""
+
 TEXTS = ("memory_type", "category", "status")
 COLUMNS = {"vector_id": "i8", "memory_id": "i8", "created_at": "f8", **dict.fromkeys(TEXTS, "u4")}
 
@@ -46,6 +49,8 @@ class Columns:
     tags: npt.NDArray[np.uint32]
     tagged: Slots
     """The entry that has the tag at the same place."""
+    masks: dict[bytes, Mask] = field(default_factory=dict)
+    """Of filters that were asked for before."""
 
     def __len__(self) -> int:
         """Returns how many entries there are."""
@@ -106,6 +111,7 @@ class Wanted:
             "category": conditions.categories,
             "status": conditions.statuses,
         }
+        self._name = conditions.SerializeToString(deterministic=True)
         self._texts = [(column, [_hash(name) for name in names]) for column, names in named.items() if names]
         any_of = [_hash(vault.digest(tag)) for tag in conditions.tags_any]
         self._tags = [[_hash(vault.digest(tag))] for tag in conditions.tags_all] + ([any_of] if any_of else [])
@@ -113,7 +119,18 @@ class Wanted:
         self._before = times.seconds(conditions.created_before) if conditions.HasField("created_before") else None
 
     def mask(self, columns: Columns) -> Mask | None:
-        """Returns which entries the filter may let through; None for all."""
+        """Returns which entries the filter may let through, not to be changed; None for all."""
+        if not self._name:
+            return None
+        mask = columns.masks.get(self._name)
+        if mask is None:
+            mask = self._made(columns)
+            if len(columns.masks) >= MAX_MASKS:
+                columns.masks.clear()
+            columns.masks[self._name] = mask
+        return mask
+
+    def _made(self, columns: Columns) -> Mask:
         created_at = columns.values["created_at"]
         parts: list[Mask] = [_is_any(columns.values[name], hashes) for name, hashes in self._texts]
         if self._since is not None:
@@ -124,7 +141,8 @@ class Wanted:
             tagged = np.zeros(len(columns), np.bool_)
             tagged[columns.tagged[_is_any(columns.tags, hashes)]] = True
             parts.append(tagged)
-        return np.logical_and.reduce(parts) if parts else None
+        mask: Mask = np.logical_and.reduce(parts)
+        return mask
 
 
 def read(connection: Connection, ids: Slots) -> list[tuple[Any, ...]]:

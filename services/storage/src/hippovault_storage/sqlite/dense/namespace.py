@@ -78,8 +78,9 @@ class View:
         if mask is None and self.base_dead <= depth:
             slots = self.codes.search(to, depth + self.base_dead)
             return slots[self.base_died[slots] >= moment], depth + self.base_dead >= len(self.base)
-        living = self.base_died >= moment
-        mask = living if mask is None else mask & living
+        if mask is None or self.base_dead:
+            living = self.base_died >= moment
+            mask = living if mask is None else mask & living
         number = int(np.count_nonzero(mask))
         if number <= depth:
             return np.flatnonzero(mask), True
