@@ -49,9 +49,16 @@ def of_memories(connection: Connection, to: Vector, ids: Iterable[int]) -> dict[
     return _nearest(to, query.rows(connection, OF_MEMORIES, (records.as_json(ids),)))
 
 
-def of_vectors(connection: Connection, to: Vector, ids: npt.NDArray[np.int64]) -> dict[int, float]:
-    """Returns for each memory the similarity of the nearest of these vectors, by their ids, best first."""
-    return _nearest(to, query.rows_of(connection, OF_VECTORS, np.sort(ids)))  # In the order in which they lie.
+def of_vectors(connection: Connection, to: Vector, ids: npt.NDArray[np.int64]) -> tuple[dict[int, float], int]:
+    """Returns for each memory the similarity of the nearest of these vectors, best first, and how many are there.
+
+    Args:
+        connection: Reads.
+        to: What they are near to.
+        ids: Of hippo_vectors.
+    """
+    rows = query.rows_of(connection, OF_VECTORS, np.sort(ids))  # In the order in which they lie.
+    return _nearest(to, rows), len(rows)
 
 
 def _nearest(to: Vector, rows: Sequence[tuple[int, bytes]]) -> dict[int, float]:

@@ -118,9 +118,9 @@ def find(
         depth = max(FEWEST + len(view) // PER_CANDIDATE, OVERSAMPLING * k)
         while depth * SCAN_SHARE < len(view):
             ids, complete = view.candidates(to, wanted, depth, moment)
-            near = distances.of_vectors(connection, to, ids)
+            near, there = distances.of_vectors(connection, to, ids)
             found = _first(connection, within, near, k, complete=complete)
-            if found is not None and (complete or len(near) * 2 >= ids.size):
+            if found is not None and (complete or there * 2 >= ids.size):
                 return found
             depth *= WIDENING
     return exactly(connection, scope.live(connection.vault, request.namespace, request.filter), to, k)

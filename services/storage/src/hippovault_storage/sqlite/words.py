@@ -23,7 +23,7 @@ COMMON_SHARE = 0.2
 """The part of the documents that a common term stands in more than."""
 MAX_KNOWN_TERMS = 10_000
 DRIFT = 1.25
-"""What is known of terms is forgotten when the store has so many times the documents, or as many times fewer."""
+"""What is known of terms is forgotten when the newest document's id is so many times what it was, or as many less."""
 
 DOCUMENTS = "SELECT count(*) FROM hippo_fts_docsize"
 NEWEST = "SELECT coalesce(max(id), 0) FROM hippo_fts_docsize"
