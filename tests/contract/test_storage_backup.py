@@ -390,7 +390,7 @@ def test_an_encrypted_store_is_backed_up_encrypted_and_restored_with_its_keys(
     assert (b"hint" in file.read_bytes()) == (mode == "values")
     assert b'"hint"' not in file.read_bytes()
     with SqliteEngine.open(path, DIMENSIONS, 1, encryption) as engine:
-        assert [list(answer.problems) for answer in engine.verify()] == [[]] * 7
+        assert not [problem for answer in engine.verify() for problem in answer.problems]
         list(engine.rotate_key(pb.RotateKeyRequest(data_key=True)))  # The backup has the former key.
     rotated = path.with_suffix(".keys").read_bytes()
     kept = restoring.restore(path, file, DIMENSIONS, encryption)
