@@ -17,6 +17,8 @@ from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault.storage.v1.storage_pb2_grpc import StorageServiceStub
 from hippovault_chassis import deadline
 from hippovault_chassis.errors import ServiceError
+from hippovault_storage.sqlite import purge, query
+from hippovault_storage.sqlite.connections import Connection
 from support.storage import (
     CREATED,
     DIMENSIONS,
@@ -37,6 +39,7 @@ from support.storage import (
     stub_of,
     vector,
 )
+from support.waiting import until
 
 FOREVER = 4e9
 
@@ -273,6 +276,36 @@ def test_who_reads_for_long_delays_the_erasing_but_does_not_prevent_it(path: Pat
             assert traces.found() > 0
         store.purge(Ref(id=other.id))
         assert traces.found() == 0
+
+
+def test_a_purge_whose_time_ends_erases_what_it_has_removed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(purge, "CHUNK", 10)
+    dice, traces = np.random.default_rng(12), Traces(path)
+    remove, go_on = purge.remove, threading.Event()
+    with in_process(path) as (stub, _):
+        store = Store(stub)
+        gone = [store.add(" ".join(words(dice, 5))) for _ in range(20)]
+        traces.add_words(*(memory.content for memory in gone))
+        for memory in gone:
+            store.delete_id(memory.id)
+
+        def remove_late(connection: Connection, request: pb.PurgeMemoriesRequest) -> list[int]:
+            first = query.value(connection, "SELECT count(*) FROM memories") == len(gone)
+            if not first:  # This part is removed when nobody waits for it any more.
+                assert go_on.wait(SECONDS)
+            return remove(connection, request)
+
+        def in_half_a_second() -> None:
+            deadline.start(0.5)
+            store.purge(before=FOREVER)
+
+        monkeypatch.setattr(purge, "remove", remove_late)
+        with pytest.raises(ServiceError) as caught:
+            contextvars.copy_context().run(in_half_a_second)
+        assert caught.value.code == Code.DEADLINE_EXCEEDED
+        assert traces.found() > 0
+        go_on.set()
+        until(lambda: traces.found() == 0)
 
 
 # --------------------------------------------------------------------------------------------------- what is purged

@@ -144,6 +144,20 @@ def test_searches_are_right_throughout_and_the_work_may_be_cut_short(
         assert derived(path) == before
 
 
+def test_ids_below_zero_are_verified_and_reindexed_too(tmp_path: Path) -> None:
+    path = tmp_path / "memories.db"
+    with SqliteEngine.open(path, DIMENSIONS, 1):
+        pass
+    with opened(path) as file:  # As another program may.
+        rows(file, "INSERT INTO memories (id, content_hash, content, tags) VALUES (-3, 'f', 'zebra', 'a')")
+    with SqliteEngine.open(path, DIMENSIONS, 1) as engine:
+        engine._writer.run(lambda connection: connection.execute("DELETE FROM hippo_fts; DELETE FROM hippo_tags"))
+        assert len(told(engine)) == 3  # Its tags, how many words, and which.
+        for _ in engine.reindex():
+            pass
+        assert told(engine) == []
+
+
 def test_a_kill_amid_the_work_loses_nothing(home: Path) -> None:
     with serving(home) as process, connected(process) as stub:
         fill(Store(stub))

@@ -365,10 +365,26 @@ def test_only_the_best_hits_carry_their_memory_when_few_are_wanted_whole(store: 
 
 def test_no_answer_exceeds_what_a_client_takes(store: Store) -> None:
     for number in range(60):
-        store.add(f"whale {number} " + "x" * 65_000)
+        store.add(f"whale {number} " + "x" * 65_000, surprise=Surprise(score=number / 60))
     response = store.search(keyword="whale", k=60)  # A larger answer would fail: the client takes 4 MiB.
     assert len(response.hits) == 60
     assert 40 < sum(hit.HasField("memory") for hit in response.hits) < 60
+    request = pb.SummarizeMemoriesRequest(namespace=store.namespace, top_tags=1, highlights=100)
+    summary = store.stub.SummarizeMemories(request, timeout=SECONDS).summary
+    assert 40 < len(summary.highlights) < 60
+    assert summary.highlights[0].content.startswith("whale 59 ")
+
+
+def test_all_that_a_memory_has_counts_in_an_answer(store: Store) -> None:
+    tags, hints, name = [f"{number:02}" + "t" * 126 for number in range(32)], ["h" * 200] * 3, "n" * 250
+    fields: dict[str, Any] = {"tags": tags, "hints": hints, "category": name, "memory_type": name, "status": name}
+    requests = [store.request(str(number), key=f"{number} {name}"[:256], **fields) for number in range(800)]
+    ids = [result.done.id for half in (requests[:400], requests[400:]) for result in store.batch(*half)]
+    response = store.search(vector(1), k=len(ids))
+    assert len(response.hits) == len(ids)
+    assert 400 < sum(hit.HasField("memory") for hit in response.hits) < len(ids)
+    batch = pb.BatchGetMemoriesRequest(namespace=store.namespace, ids=ids)
+    assert 400 < len(store.stub.BatchGetMemories(batch, timeout=SECONDS).memories) < len(ids)
 
 
 def test_a_batch_is_in_the_order_asked_for_and_leaves_out_what_is_not_live(store: Store) -> None:

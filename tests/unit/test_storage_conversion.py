@@ -20,7 +20,7 @@ from hippovault_storage.sqlite import conversion, ownership, sealing
 from hippovault_storage.sqlite.engine import SqliteEngine
 from hippovault_storage.sqlite.lockbox import Encryption
 from hippovault_storage.vault import Mode
-from support.storage import DIMENSIONS, Code, near, opened, vector
+from support.storage import DIMENSIONS, Code, near, opened, rows, vector
 
 MODES: tuple[Mode, ...] = ("off", "values", "file")
 WORDS = (b"quokka", b"whither", b"tarantella", b"bartholomew", b"wombat")
@@ -102,6 +102,21 @@ def everything(engine: SqliteEngine) -> list[object]:
 
 def words(path: Path) -> set[bytes]:
     return {word for file in path.parent.iterdir() for word in WORDS if word in file.read_bytes().lower()}
+
+
+def test_ids_below_zero_are_encrypted_too(path: Path) -> None:
+    fill(path, "off")
+    with opened(path) as file:
+        rows(file, "INSERT INTO memories (id, content_hash, content, tags) VALUES (-3, 'f', 'wombats below', 'below')")
+    with served(path, "off"):  # It is adopted.
+        pass
+    convert(path, "values")
+    with opened(path) as file:
+        assert rows(file, "SELECT tag FROM hippo_tags WHERE tag = 'below'") == []
+    with served(path, "values") as engine:
+        listing = pb.ListMemoriesRequest(page_size=9, namespace="default", filter=memory_pb2.Filter(tags_all=["below"]))
+        assert [memory.id for memory in engine.list_memories(listing).memories] == [-3]
+        assert [check.problems for check in engine.verify() if check.wrong] == []
 
 
 @pytest.mark.parametrize(("before", "after"), list(permutations(MODES, 2)))

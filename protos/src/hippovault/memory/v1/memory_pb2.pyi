@@ -502,7 +502,7 @@ class Summary(_message.Message):
 
     @_builtins.property
     def highlights(self) -> _containers.RepeatedCompositeFieldContainer[Global___Memory]:
-        """The memories with the highest surprise."""
+        """The memories with the highest surprise, as many as fit into an answer."""
 
     @_builtins.property
     def since(self) -> _timestamp_pb2.Timestamp: ...

@@ -35,7 +35,6 @@ MAX_TOLD = 20
 """Names or ids in an error."""
 
 UNADOPTED = "SELECT id FROM memories WHERE id NOT IN (SELECT memory_id FROM hippo_memories)"
-NEXT = "SELECT memory_id FROM hippo_memories WHERE memory_id > ? ORDER BY memory_id LIMIT ?"
 TAKEN = "SELECT EXISTS(SELECT 1 FROM memories WHERE content_hash = ? AND id <> ?)"
 
 
@@ -126,8 +125,8 @@ def _seal(target: Connection, old: Vault) -> None:
 
     for table in sealing.TABLES:
         sealing.seal_table(target, table, change)
-    last = 0
-    while ids := query.column(target, NEXT, (last, sealing.CHUNK)):
+    last = records.BEFORE_ALL
+    while ids := query.column(target, records.NEXT_IDS, (last, sealing.CHUNK)):
         memories = [records.memory(new, row) for row in records.rows(target, ids)]
         for memory in memories:
             _write_hashes(target, memory)

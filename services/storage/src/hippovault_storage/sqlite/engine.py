@@ -169,11 +169,15 @@ class SqliteEngine:
             with self._readers.borrow() as connection:
                 return purge.preview(connection, request)
         response, more = pb.PurgeMemoriesResponse(), True
-        while more:
-            ids = self._writer.run(lambda connection: purge.remove(connection, request))
-            response.ids.extend(ids[: purge.MAX_TOLD_IDS - len(response.ids)])
-            response.total += len(ids)
-            more = len(ids) == purge.CHUNK and request.HasField("deleted_before")
+        try:
+            while more:
+                ids = self._writer.run(lambda connection: purge.remove(connection, request))
+                response.ids.extend(ids[: purge.MAX_TOLD_IDS - len(response.ids)])
+                response.total += len(ids)
+                more = len(ids) == purge.CHUNK and request.HasField("deleted_before")
+        except ServiceError:
+            self._eraser.resume()
+            raise
         self._eraser.erase()
         return response
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from typing import TypeVar
 
 import apsw
@@ -71,7 +71,9 @@ class Eraser:
                 when the store closes, and it goes on at the next opening; a failure of the file.
         """
         try:
-            self._pool.submit(self._run).result(deadline.remaining())
+            self._begin().result(deadline.remaining())
+        except CancelledError:
+            raise faults.closed() from None
         except TimeoutError:
             raise ServiceError(
                 grpc.StatusCode.DEADLINE_EXCEEDED,
@@ -80,13 +82,19 @@ class Eraser:
             ) from None
 
     def resume(self) -> None:
-        """Begins to erase what was removed before the store was opened."""
-        self._pool.submit(self._run).add_done_callback(_log_failure)
+        """Begins to erase what was removed and nobody waits for, as before the store was opened."""
+        self._begin().add_done_callback(_log_failure)
 
     def close(self) -> None:
         """Ends the thread after its present step."""
         self._closing.set()
         self._pool.shutdown(cancel_futures=True)
+
+    def _begin(self) -> Future[None]:
+        try:
+            return self._pool.submit(self._run)
+        except RuntimeError:  # It takes no more.
+            raise faults.closed() from None
 
     def _run(self) -> None:
         marked = self._writer.run_alone(_marked)

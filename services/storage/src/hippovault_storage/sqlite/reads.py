@@ -100,6 +100,10 @@ def summarize(connection: Connection, request: pb.SummarizeMemoriesRequest) -> p
         f"{records.SELECT} WHERE {where} AND h.surprise IS NOT NULL "
         "ORDER BY h.surprise DESC, h.created_at DESC, h.memory_id LIMIT ?"
     )
+    notable = (
+        records.memory(connection.vault, row)
+        for row in query.rows(connection, highlights, (*parameters, request.highlights))
+    )
     mean = f"SELECT avg(h.surprise) FROM hippo_memories h WHERE {where}"
     summary = memory_pb2.Summary(
         total_memories=_count(connection, within),
@@ -108,10 +112,7 @@ def summarize(connection: Connection, request: pb.SummarizeMemoriesRequest) -> p
             memory_pb2.TagCount(tag=_tag(connection, tag, having), count=count)
             for tag, count, having in query.rows(connection, tags, (*parameters, request.top_tags))
         ],
-        highlights=(
-            records.memory(connection.vault, row)
-            for row in query.rows(connection, highlights, (*parameters, request.highlights))
-        ),
+        highlights=pages.take(notable, request.highlights)[0],
         mean_surprise=query.value(connection, mean, parameters),
         since=request.since if request.HasField("since") else None,
     )

@@ -36,11 +36,19 @@ SEALED = ("content", "tags", "metadata", "hints")
 DIGESTED = ("content_hash",)
 """Columns that hold a vault's digest of what is looked up."""
 
-SIZE = "octet_length(m.content) + coalesce(octet_length(m.metadata), 0)"
-"""The bytes of a memory's content and metadata, which are most of it; for `fitting`."""
+SIZE = (
+    "octet_length(m.content) + coalesce(octet_length(m.metadata), 0) + coalesce(octet_length(m.tags), 0) + "
+    "octet_length(h.hints) + octet_length(h.namespace || h.category || h.key || h.memory_type || h.status) + "
+    "octet_length(h.model_revision) + 256"
+)
+"""About the bytes of a memory in an answer, for `fitting`."""
 
 MAX_ANSWER_BYTES = 3 * 1024 * 1024
-"""Of the memories in one answer, unless it has one alone; gRPC clients take 4 MiB by default."""
+"""Of one answer, unless it has one memory alone; gRPC clients take 4 MiB by default."""
+
+BEFORE_ALL = -(2**63)
+"""An id that is before all others: SQLite takes negative ones, and another program may have given them."""
+NEXT_IDS = "SELECT memory_id FROM hippo_memories WHERE memory_id > ? ORDER BY memory_id LIMIT ?"
 
 
 def fill(vault: Vault, memory: Memory, row: tuple[Any, ...]) -> None:
@@ -96,14 +104,14 @@ def rows(connection: Connection, ids: Iterable[int]) -> list[tuple[Any, ...]]:
     return query.rows(connection, f"{SELECT} WHERE h.memory_id IN (SELECT value FROM json_each(?))", (as_json(ids),))
 
 
-def fitting(sizes: Iterable[tuple[int, int]]) -> list[int]:
+def fitting(sizes: Iterable[tuple[int, int]], total: int = 0) -> list[int]:
     """Returns the first ids whose memories fit into an answer, at least one.
 
     Args:
         sizes: Ids with their SIZE.
+        total: Bytes that the answer has already.
     """
     ids: list[int] = []
-    total = 0
     for memory_id, size in sizes:
         total += size
         if ids and total > MAX_ANSWER_BYTES:

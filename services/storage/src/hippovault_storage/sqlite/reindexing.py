@@ -14,7 +14,7 @@ import apsw
 from hippovault.memory.v1 import memory_pb2
 from hippovault.storage.v1 import maintenance_pb2 as pb
 from hippovault_chassis import deadline
-from hippovault_storage.sqlite import query, schema, vectors, writes
+from hippovault_storage.sqlite import query, records, schema, vectors, writes
 from hippovault_storage.sqlite.connections import Connection
 from hippovault_storage.sqlite.dense.index import CodeIndex
 from hippovault_storage.sqlite.readers import Readers
@@ -24,7 +24,6 @@ from hippovault_storage.sqlite.writer import Writer
 CHUNK = 500
 """Memories a transaction."""
 
-NEXT = "SELECT memory_id FROM hippo_memories WHERE memory_id > ? ORDER BY memory_id LIMIT ?"
 LEFT = """
 DELETE FROM hippo_fts WHERE rowid IN (SELECT id FROM hippo_fts_docsize EXCEPT SELECT memory_id FROM hippo_memories);
 DELETE FROM hippo_tags WHERE memory_id NOT IN (SELECT memory_id FROM hippo_memories);
@@ -40,7 +39,7 @@ def reindex(writer: Writer, readers: Readers, index: CodeIndex) -> Iterator[pb.R
         writer.run_alone(_make_words)
     with readers.borrow() as connection:
         total = query.value(connection, "SELECT count(*) FROM hippo_memories")
-    done, last = 0, 0
+    done, last = 0, records.BEFORE_ALL
     while ids := writer.run(partial(_reindex_chunk, last=last)):
         done, last = done + len(ids), ids[-1]
         yield pb.ReindexResponse(done=min(done, total), total=total)
@@ -63,15 +62,15 @@ def _make_words(connection: Connection) -> None:
     with connection:
         connection.execute("DROP TABLE hippo_fts")
         connection.execute(schema.WORDS)
-        last = 0
-        while ids := query.column(connection, NEXT, (last, CHUNK)):
+        last = records.BEFORE_ALL
+        while ids := query.column(connection, records.NEXT_IDS, (last, CHUNK)):
             last = ids[-1]
             writes.write_words(connection, [memory for memory in _read(connection, ids) if _lives(memory)])
 
 
 def _reindex_chunk(connection: Connection, *, last: int) -> list[int]:
     """Does the memories that follow an id; returns theirs."""
-    ids = query.column(connection, NEXT, (last, CHUNK))
+    ids = query.column(connection, records.NEXT_IDS, (last, CHUNK))
     memories = _read(connection, ids)
     writes.write_tags(connection, memories)
     writes.remove_words(connection, [memory.id for memory in memories if not _lives(memory)])

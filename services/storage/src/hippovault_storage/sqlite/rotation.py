@@ -14,7 +14,7 @@ import structlog
 from hippovault.storage.v1 import maintenance_pb2 as pb
 from hippovault_chassis import deadline
 from hippovault_chassis.errors import ServiceError
-from hippovault_storage.sqlite import connections, creation, files, query, sealing
+from hippovault_storage.sqlite import connections, creation, files, query, records, sealing
 from hippovault_storage.sqlite.connections import Connection
 from hippovault_storage.sqlite.lockbox import Lockbox
 from hippovault_storage.sqlite.readers import Readers
@@ -104,7 +104,7 @@ class Rotation:
         with self._readers.apart() as connection:
             done, total = 0, sealing.total(connection)
         for table in sealing.TABLES:
-            seen, last = sealing.CHUNK, sealing.BEFORE_ALL
+            seen, last = sealing.CHUNK, records.BEFORE_ALL
             while seen == sealing.CHUNK:
                 seen, last = self._writer.run_alone(_chunk(table, last, again))
                 done += seen

@@ -133,6 +133,7 @@ CREATE TABLE hippo_history (
     created_at REAL NOT NULL,
     updated_at REAL
 );
+CREATE INDEX hippo_memories_all ON hippo_memories(namespace, created_at);
 CREATE UNIQUE INDEX hippo_history_since ON hippo_history(memory_id, since);
 CREATE TABLE hippo_vectors (
     id INTEGER PRIMARY KEY AUTOINCREMENT,

@@ -52,8 +52,6 @@ TABLES = (
         "h.namespace, t.category, t.key, t.version, t.memory_id",
     ),
 )
-BEFORE_ALL = -(2**63)
-"""Comes before every row's id."""
 
 
 def total(connection: Connection) -> int:
@@ -85,7 +83,7 @@ def seal_chunk(connection: Connection, table: Table, after: int, change: Change)
 
 def seal_table(connection: Connection, table: Table, change: Change) -> None:
     """Changes the values of all rows."""
-    seen, last = CHUNK, BEFORE_ALL
+    seen, last = CHUNK, records.BEFORE_ALL
     while seen == CHUNK:
         seen, last = seal_chunk(connection, table, last, change)
 

@@ -57,7 +57,7 @@ def _response(
         if memory_id in matching:
             hit.keyword.rank, hit.keyword.score = word_ranks[memory_id], matching[memory_id]
     wanted = best[: request.whole] if request.HasField("whole") else best
-    whole = records.fitting((memory_id, light[memory_id][3]) for memory_id in wanted)
+    whole = records.fitting(((memory_id, light[memory_id][3]) for memory_id in wanted), response.ByteSize())
     for row in records.rows(connection, whole):
         records.fill(connection.vault, hits[row[0]].memory, row)
     if request.token_codes:

@@ -20,7 +20,6 @@ from hippovault_storage.sqlite.connections import Connection
 Run = Callable[[Callable[[Connection], list[bool]]], list[bool]]
 Numbered = tuple[int, pb.MemoryRecord]
 
-FIRST_ID = -(2**63)
 PAGE = 1_000
 """Ids read at a time."""
 BATCH = 100
@@ -37,7 +36,7 @@ PARTS = "SELECT vector FROM hippo_vectors WHERE memory_id = ? AND place > 0 ORDE
 
 def export(connection: Connection, request: pb.ExportMemoriesRequest) -> Iterator[pb.MemoryRecord]:
     """Yields every memory, live and deleted, in the order of their ids, as the connection's moment has it."""
-    last = FIRST_ID
+    last = records.BEFORE_ALL
     while ids := query.column(connection, IDS, (last, request.namespace, request.namespace, PAGE)):
         for last in ids:
             yield from _records(connection, last, with_vectors=not request.without_vectors)

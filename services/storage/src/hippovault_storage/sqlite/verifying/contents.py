@@ -18,7 +18,6 @@ from hippovault_storage.sqlite.verifying.findings import Findings
 
 BATCH = 500
 """Memories read at a time, each batch as of a moment of its own."""
-NEXT = "SELECT memory_id FROM hippo_memories WHERE memory_id > ? ORDER BY memory_id LIMIT ?"
 HASHES = """
 SELECT h.memory_id, h.content_hash, m.content_hash FROM hippo_memories h JOIN memories m ON m.id = h.memory_id
 WHERE h.memory_id IN (SELECT value FROM json_each(?))
@@ -55,11 +54,11 @@ def look_at_tags(connection: Connection, findings: Findings) -> None:
 
 def batches(connection: Connection) -> Iterator[list[int]]:
     """Yields the ids of all memories, each list as of a moment that lasts until the next."""
-    last = 0
+    last = records.BEFORE_ALL
     while True:
         deadline.remaining()
         connection.execute("BEGIN")
-        ids = query.column(connection, NEXT, (last, BATCH))
+        ids = query.column(connection, records.NEXT_IDS, (last, BATCH))
         if not ids:
             break
         yield ids
