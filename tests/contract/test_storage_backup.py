@@ -399,6 +399,18 @@ def test_an_encrypted_store_is_backed_up_encrypted_and_restored_with_its_keys(
     assert held(path, encryption) == ["before"]
 
 
+def test_a_backup_is_restored_through_a_link_with_what_lies_beside_it(home: Path, path: Path) -> None:
+    encryption = with_key(home, "values")
+    file = taken_in_process(path, encryption)
+    link = home.parent / "link.db"
+    link.symlink_to(file)
+    restoring.restore(path, link, DIMENSIONS, encryption)
+    assert held(path, encryption) == ["before"]
+    Path(f"{file}-wal").write_bytes(b"log")
+    with pytest.raises(ServiceError, match=f"{file}-wal"):
+        restoring.restore(path, link, DIMENSIONS, encryption)
+
+
 def test_an_encrypted_backup_wants_its_keys_and_the_mode_and_key_of_the_store(home: Path, path: Path) -> None:
     encryption = with_key(home, "file")
     file = taken_in_process(path, encryption)
@@ -415,6 +427,7 @@ def test_an_encrypted_backup_wants_its_keys_and_the_mode_and_key_of_the_store(ho
 
 
 def test_a_plain_backup_is_not_restored_into_an_encrypted_store(home: Path, path: Path, backup: Path) -> None:
-    with pytest.raises(ServiceError, match=f"{backup} is not encrypted"):
+    told = f"{backup} is not encrypted.* set it to off to restore this backup"
+    with pytest.raises(ServiceError, match=told):
         restoring.restore(path, backup, DIMENSIONS, with_key(home, "values"))
     assert held(path) == ["after", "before"]

@@ -100,6 +100,21 @@ def found(home: Path, words: tuple[str, ...] = WORDS) -> list[tuple[str, str]]:
 # ------------------------------------------------------------------------------------------------- what the files tell
 
 
+def test_of_a_database_behind_a_link_nothing_stays_readable_either(home: Path) -> None:
+    with store_of(home, {}) as store:
+        fill(store)
+    elsewhere = home.parent / "elsewhere"
+    elsewhere.mkdir()
+    database(home).rename(elsewhere / "real.db")
+    database(home).symlink_to(elsewhere / "real.db")
+    command = [sys.executable, "-m", "hippovault_storage.encrypt"]
+    subprocess.run(command, env=environment(home, encrypted("file")), check=True, timeout=60, capture_output=True)
+    files = [file.read_bytes().lower() for file in elsewhere.iterdir()]
+    assert not [word for word in WORDS for data in files if word.lower().encode() in data]
+    with store_of(home, encrypted("file")) as store:
+        assert store.matching("quokka") == [SECRETS["content"]]
+
+
 def test_no_file_of_an_encrypted_store_has_a_word_of_it(home: Path) -> None:
     with serving(home, environment=encrypted("file")) as process, connected(process) as stub:
         store = Store(stub, SECRETS["namespace"])

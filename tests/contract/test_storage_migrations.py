@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -13,13 +14,19 @@ import pytest
 
 from hippovault.memory.v1 import memory_pb2
 from hippovault.storage.v1 import storage_pb2 as pb
+from hippovault_chassis.errors import ServiceError
+from hippovault_storage.keys import KeySource
 from hippovault_storage.sqlite import schema
 from hippovault_storage.sqlite.engine import SqliteEngine
+from hippovault_storage.sqlite.lockbox import Encryption
+from hippovault_storage.vault import Mode
 from support.processes import STOP_SECONDS, environment
 from support.storage import (
     DIMENSIONS,
     UPDATED,
+    Code,
     Memory,
+    Ref,
     Store,
     assert_whole,
     at,
@@ -187,6 +194,23 @@ def test_a_table_of_vectors_that_we_could_not_fill_is_refused_untouched(path: Pa
     with pytest.raises(Exception, match="shelf"), SqliteEngine.open(path, DIMENSIONS, 1):
         pass
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("mode", ["off", "values"])
+def test_hints_that_cannot_be_read_do_not_end_a_start_in_a_traceback(path: Path, mode: Mode) -> None:
+    key = path.parent / "key"
+    key.touch(0o600)
+    key.write_bytes(base64.b64encode(bytes(32)))
+    encryption = Encryption(mode, KeySource(key))
+    with in_process(path, encryption=encryption) as (stub, _):
+        memory = Store(stub, "n").put("The mill is let.", hints=["who has the mill?"]).memory
+    with opened(path) as file:
+        file.execute("UPDATE hippo_memories SET hints = 'neither JSON nor sealed'")
+        file.execute("UPDATE memories SET updated_at = updated_at + 1")
+    with pytest.raises(ServiceError) as told, in_process(path, encryption=encryption) as (stub, _):
+        Store(stub, "n").get(Ref(id=memory.id))
+    assert told.value.code is Code.DATA_LOSS
+    assert "neither" not in told.value.message
 
 
 def test_of_what_another_program_erased_nothing_stays(path: Path) -> None:

@@ -340,6 +340,7 @@ WRONG: list[tuple[str, Record]] = [
     ("metadata", record_of("text", metadata="[1]")),
     ("surprise", record_of("text", surprise=memory_pb2.Surprise(score=float("nan")))),
     ("version", record_of("text", version=-1)),
+    ("version", record_of("text", version=2**31 - 1)),
     ("created_at", Record(memory=Memory(content="text"))),
     ("vectors", Record(memory=record_of("text").memory, vectors=vector(1, dimensions=8))),
     ("vectors", Record(memory=record_of("text").memory, vectors=unit(0) * 65)),

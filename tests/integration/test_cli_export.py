@@ -136,6 +136,18 @@ def test_a_database_of_another_program_comes_in_and_stays_as_it_is(target: Keepe
     assert target.store.matching("heron") == target.store.nearest(unit(0), 1) == [" The Heron nests by the mill. "]
 
 
+def test_a_link_to_a_database_in_use_brings_what_is_in_its_log(target: Keeper, tmp_path: Path) -> None:
+    real, link = tmp_path / "real" / "theirs.db", tmp_path / "link.db"
+    real.parent.mkdir()
+    link.symlink_to(real)
+    write_fixture(real, "mcp_memory_service_12")
+    with opened(real) as theirs:
+        rows(theirs, "PRAGMA journal_mode = WAL")
+        theirs.execute("INSERT INTO memories (content_hash, content, created_at) VALUES ('0', 'in the log', 1)")
+        assert target.answer("import", str(link))["imported"] == 4
+    assert target.store.matching("log") == ["in the log"]
+
+
 def test_what_is_wrong_in_an_export_is_told_by_its_line(target: Keeper, tmp_path: Path) -> None:
     file = tmp_path / "memories.jsonl"
     memory = '{"memory":{"content":"%s","created_at":"2026-01-31T12:00:00Z"}}'

@@ -177,8 +177,11 @@ def test_stopping_what_does_not_run_is_no_error(home: Path) -> None:
 
 
 def test_up_in_the_foreground_stops_its_children_in_order_and_itself(home: Path) -> None:
-    supervisor = start(["hippovault_gateway.cli", "up", "--http", "off"], home, "up")
+    key = {"HIPPOVAULT_STORAGE_KEY": "secret"}
+    supervisor = start(["hippovault_gateway.cli", "up", "--http", "off"], home, "up", key)
     processes = answer(home, "status")["processes"]
+    environments = {name: Path(f"/proc/{told['pid']}/environ").read_bytes() for name, told in processes.items()}
+    assert [name for name, variables in environments.items() if b"secret" in variables] == ["storage"]
     ends = {name: os.pidfd_open(told["pid"]) for name, told in processes.items()}
     printed = supervisor.log.read_text()
     supervisor.popen.send_signal(signal.SIGINT)

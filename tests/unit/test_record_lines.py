@@ -76,6 +76,7 @@ def test_a_newer_form_is_refused() -> None:
         (b"[" * 100_000, "line"),
         (b"[1]", "line"),
         (b"{" + b" " * record_lines.MAX_BYTES + b"}", "line"),
+        (b'{"memory":{"content":"' + b"x" * record_lines.MAX_RECORD_BYTES + b'"}}', "line"),
         (b'{"memory":{"bogus":"secret"}}', "memory.bogus"),
         (b'{"memory":{"version":"secret"}}', "memory.version"),
         (b'{"memory":{"tags":"secret"}}', "memory.tags"),

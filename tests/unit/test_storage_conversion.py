@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import errno
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from itertools import count, permutations
@@ -16,7 +18,7 @@ from hippovault.memory.v1 import memory_pb2
 from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault_chassis.errors import ServiceError
 from hippovault_storage.keys import KeySource
-from hippovault_storage.sqlite import conversion, ownership, sealing
+from hippovault_storage.sqlite import conversion, creation, ownership, sealing
 from hippovault_storage.sqlite.engine import SqliteEngine
 from hippovault_storage.sqlite.lockbox import Encryption
 from hippovault_storage.vault import Mode
@@ -98,6 +100,10 @@ def everything(engine: SqliteEngine) -> list[object]:
     search.keyword.CopyFrom(pb.KeywordArm(query="whither the quokkas", k=5))
     hits = engine.search_memories(search).hits
     return [*told, *sorted((hit.id, hit.dense.rank, hit.keyword.rank) for hit in hits)]
+
+
+def names(path: Path) -> list[str]:
+    return sorted(file.name for file in path.parent.iterdir())
 
 
 def words(path: Path) -> set[bytes]:
@@ -196,6 +202,7 @@ def test_a_value_that_is_not_authentic_stops_the_conversion(path: Path) -> None:
     assert refused.value.code is Code.DATA_LOSS
     assert "table memories, column tags of memory 2" in refused.value.message
     assert path.read_bytes() == before
+    assert names(path) == REST
 
 
 class Killed(BaseException):
@@ -237,8 +244,7 @@ def test_killed_at_any_point_it_leaves_the_old_or_the_new_store(path: Path, befo
         modes.append(mode := now(path, before, after))
         with served(path, mode) as engine:
             assert everything(engine) == told
-        names = sorted(file.name for file in data.iterdir())
-        assert names == [name for name in REST if mode != "off" or "keys" not in name]
+        assert names(path) == [name for name in REST if mode != "off" or "keys" not in name]
         if killed.left >= 0:
             break
     assert {before, after} == {*modes}
@@ -267,6 +273,42 @@ def test_a_full_disk_leaves_the_store_as_it_was(path: Path, monkeypatch: pytest.
         convert(path, "file")
     assert refused.value.reason == "DISK_FULL"
     assert path.read_bytes() == before
+    assert names(path) == ["memories.db", "memories.lock"]
     with served(path, "off") as engine:
         assert everything(engine)
-    assert sorted(file.name for file in path.parent.iterdir()) == ["memories.db", "memories.lock"]
+
+
+def test_a_conversion_that_fails_leaves_nothing_decrypted(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(path, "file")
+    readable = []
+
+    def fail(*_: object) -> None:
+        readable.append(words(path))
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(conversion, "_check", fail)
+    with pytest.raises(OSError, match="No space"):
+        convert(path, "off")
+    assert readable[0]
+    assert words(path) == set()
+    assert names(path) == REST
+
+
+def test_a_copy_that_cannot_be_opened_is_told_without_its_key(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(path, "off")
+    monkeypatch.setattr(creation, "begin_copy", lambda path: path.parent / "gone" / "copy")
+    with pytest.raises(ServiceError) as refused:
+        convert(path, "file")
+    assert refused.value.reason == "CANNOT_OPEN"
+    assert str(path.parent / "gone" / "copy") in refused.value.message
+    assert "key" not in refused.value.message
+
+
+def test_tables_of_any_name_come_along(path: Path) -> None:
+    fill(path, "off")
+    with opened(path) as file:
+        file.execute('CREATE TABLE "some""body\'s [else]" (a)')
+    convert(path, "file")
+    convert(path, "off")
+    with opened(path) as file:
+        assert file.execute('SELECT count(*) FROM "some""body\'s [else]"').fetchall() == [(0,)]

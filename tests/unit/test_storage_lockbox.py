@@ -92,20 +92,18 @@ def test_without_a_key_no_store_is_made(path: Path, mode: Mode) -> None:
 @pytest.mark.parametrize("mode", MODES)
 def test_the_settings_must_say_how_the_store_is_encrypted(path: Path, source: KeySource, mode: Mode) -> None:
     make(path, mode, source)
-    home = path.parent.parent
     message = refusal(path, "off", source, "ENCRYPTED")
     assert f"HIPPOVAULT_STORAGE_ENCRYPTION={mode}" in message
-    assert f"hippovault_storage.decrypt --home {home}" in message
+    assert "hippovault decrypt" in message
     (other,) = set(MODES) - {mode}
     message = refusal(path, other, source, "OTHER_ENCRYPTION")
-    assert f"hippovault_storage.encrypt --home {home} --encryption {other}" in message
+    assert "hippovault encrypt" in message
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_plain_store_is_not_opened_as_an_encrypted_one(path: Path, source: KeySource, mode: Mode) -> None:
     make(path, "off", source)
-    message = refusal(path, mode, source, "NOT_ENCRYPTED")
-    assert f"hippovault_storage.encrypt --home {path.parent.parent} --encryption {mode}" in message
+    assert "hippovault encrypt" in refusal(path, mode, source, "NOT_ENCRYPTED")
 
 
 @pytest.mark.parametrize("mode", MODES)

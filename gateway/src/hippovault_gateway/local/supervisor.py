@@ -28,6 +28,7 @@ from hippovault_gateway.local.state import Serving, lock_path, write_serving
 
 BEHIND_GATEWAY = ("embedding", "storage")
 GATEWAY = "gateway"
+STORE_KEY = "HIPPOVAULT_STORAGE_KEY"
 FIRST_PAUSE_SECONDS = 0.1
 MAX_PAUSE_SECONDS = 5.0
 STABLE_SECONDS = 30.0
@@ -86,7 +87,7 @@ class Supervisor:
     async def _start(self, name: str) -> str:
         """Returns the status of the process once it serves."""
         environment = {
-            **os.environ,
+            **_variables(name),
             HOME_VARIABLE: str(self._home.root),
             notify.SUPERVISED: "1",
             notify.VARIABLE: str(self._home.socket("notify")),
@@ -136,6 +137,11 @@ class Supervisor:
             write_serving(self._home, self._serving)
         except OSError as error:  # A full disk is no reason to stop what runs.
             _log(str(error))
+
+
+def _variables(name: str) -> dict[str, str]:
+    """Returns this process's variables without the store's key, which is the storage service's alone."""
+    return {key: value for key, value in os.environ.items() if key != STORE_KEY or name == "storage"}
 
 
 def _stop_signal() -> asyncio.Event:

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 
 import grpc
 
+MAX_REQUEST_BYTES = 16 * 1024 * 1024
+"""What a server takes."""
 UNLIMITED = -1
 
 

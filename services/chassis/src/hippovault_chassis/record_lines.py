@@ -15,12 +15,15 @@ import grpc
 from google.protobuf import json_format
 
 from hippovault.storage.v1 import maintenance_pb2 as pb
+from hippovault_chassis.channels import MAX_REQUEST_BYTES
 from hippovault_chassis.errors import ServiceError
 
 FORMAT = "hippovault-memories"
 VERSION = 1
 MAX_BYTES = 32 * 1024 * 1024
 """Of a line. The store puts at most 3 MiB in a record unless a single value is larger."""
+MAX_RECORD_BYTES = MAX_REQUEST_BYTES - 1024
+"""Of a record, which travels in a request."""
 
 # A text in the place of an object is taken for names of one letter each, which are no members.
 _FIELD = re.compile(r"Failed to parse (\w+) field|has no field named \"(\w{2,100})\"")
@@ -73,10 +76,13 @@ def record(text: bytes) -> pb.MemoryRecord:
     if not isinstance(members, dict):
         raise ServiceError.invalid("line", f"must be a JSON object, is {type(members).__name__}")
     try:
-        return json_format.ParseDict(members, pb.MemoryRecord())
+        result = json_format.ParseDict(members, pb.MemoryRecord())
     except (json_format.ParseError, ValueError, TypeError, RecursionError) as error:
         field = ".".join(part or unknown for part, unknown in _FIELD.findall(str(error)))
         raise ServiceError.invalid(field or "line", "is unknown, or its value is not of the right type") from None
+    if result.ByteSize() > MAX_RECORD_BYTES:  # One that no request takes would end the whole import.
+        raise ServiceError.invalid("line", f"must have a record of at most {MAX_RECORD_BYTES} bytes")
+    return result
 
 
 def _dump(members: dict[str, Any]) -> str:

@@ -21,14 +21,13 @@ from grpc_reflection.v1alpha import reflection
 
 from hippovault_chassis import addresses, notify
 from hippovault_chassis.admission import Admission, Workers
+from hippovault_chassis.channels import MAX_REQUEST_BYTES, UNLIMITED
 from hippovault_chassis.drain import GRACE_SECONDS, LAME_DUCK_SECONDS
 from hippovault_chassis.errors import ServiceError
 from hippovault_chassis.interceptors import AioInterceptor, SyncInterceptor
 
 log = structlog.get_logger()
 
-MAX_REQUEST_BYTES = 16 * 1024 * 1024
-UNLIMITED = -1
 CALLS_PER_THREAD = 8
 """Calls that a server with threads takes on, unless it is told: more would wait beyond their deadlines."""
 

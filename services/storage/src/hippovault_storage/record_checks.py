@@ -22,6 +22,8 @@ from hippovault_chassis import memory_rules
 from hippovault_chassis.errors import ServiceError
 from hippovault_storage import checks, metadata
 
+MAX_VERSION = 1_000_000_000
+"""Leaves room for as many changes again."""
 TIMES = ("created_at", "updated_at", "deleted_at")
 
 
@@ -64,9 +66,7 @@ def _memory(memory: memory_pb2.Memory) -> None:
         memory.updated_at.CopyFrom(memory.created_at)
     for field in TIMES:
         memory_rules.timestamp(field, getattr(memory, field))
-    if memory.version < 0:
-        raise ServiceError.invalid("version", f"must be 1 or more, is {memory.version}")
-    memory.version = memory.version or 1
+    memory.version = memory_rules.within("version", memory.version or 1, 1, MAX_VERSION)
 
 
 def _tags(tags: Iterable[str]) -> None:

@@ -47,5 +47,5 @@ class StorageSettings(ProcessSettings):
 
     @property
     def database(self) -> Path:
-        """The file that has the memories."""
-        return self.layout.data / DATABASE
+        """The file that has the memories, where it really lies: what belongs to it lies beside it."""
+        return (self.layout.data / DATABASE).resolve()

@@ -43,6 +43,7 @@ def read(file: Path, settings: StorageSettings) -> None:
     Raises:
         ServiceError: It is no database of memories.
     """
+    file = file.resolve()  # Its log lies beside it, and not beside a link to it.
     with tempfile.TemporaryDirectory() as directory:
         copy = Path(directory) / file.name
         _copy(file, copy)

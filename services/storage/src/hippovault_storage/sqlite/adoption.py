@@ -131,6 +131,7 @@ def _memory(vault: Vault, row: tuple[Any, ...]) -> Memory | None:
         content, tags = vault.open(where, "content", content), vault.open(where, "tags", tags)
         if vault.seals:
             stored_metadata = vault.open(where, "metadata", stored_metadata)
+        hints = records.read_hints(vault, where, hints)
         if not all(isinstance(text, str) for text in (content, tags, memory_type)):
             return None
         # What could be put, but of any length.
@@ -146,7 +147,7 @@ def _memory(vault: Vault, row: tuple[Any, ...]) -> Memory | None:
         version=where.version,
         content=content,
         tags=records.split_tags(tags),
-        hints=records.read_hints(vault, where, hints),
+        hints=hints,
         memory_type=memory_type,
         metadata=text,
         surprise=surprise,

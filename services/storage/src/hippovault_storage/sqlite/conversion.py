@@ -9,7 +9,6 @@ import apsw
 import grpc
 
 from hippovault_chassis.errors import ServiceError
-from hippovault_storage import keyring
 from hippovault_storage.keyring import Keyring
 from hippovault_storage.sqlite import (
     connections,
@@ -20,6 +19,7 @@ from hippovault_storage.sqlite import (
     lockbox,
     query,
     records,
+    replacing,
     schema,
     sealing,
     writes,
@@ -52,17 +52,17 @@ def convert(path: Path, dimensions: int, wanted: Encryption) -> None:
         box = _unlocked(path, wanted)
         wrapping = None if wanted.mode == "off" else wanted.source.read()[0]
         new = Lockbox(path, wanted.source, Keyring.new(wanted.mode), wrapping)
-        with contextlib.closing(open_writer(path, dimensions, box)) as source:
-            if new.vault.seals:
-                _check_readable_rest(source, path, dimensions)
-            copy = _converted(source, new)
-        creation.take_place(new, copy)
+        with replacing.discarding(path):
+            with contextlib.closing(open_writer(path, dimensions, box)) as source:
+                if new.vault.seals:
+                    _check_readable_rest(source, path, dimensions)
+                copy = _converted(source, new)
+            creation.take_place(new, copy)
 
 
 def _unlocked(path: Path, wanted: Encryption) -> Lockbox:
-    document = keyring.read(files.keys(path))
-    present = Encryption(document["mode"] if document else "off", wanted.source)
-    if not path.exists() and document is None:
+    present = Encryption(lockbox.mode(path), wanted.source)
+    if not path.exists() and present.mode == "off":
         raise _refused("NO_DATABASE", f"there is no {path} to convert")
     if present.mode == wanted.mode:
         raise _refused("ALREADY_SO", f"{path} is {'not encrypted' if wanted.mode == 'off' else 'encrypted so'} already")
@@ -111,7 +111,10 @@ def _converted(source: Connection, new: Lockbox) -> Path:
 
 def _write_copy(source: Connection, copy: Path, vault: Vault) -> None:
     key = f"cipher={connections.FILE_CIPHER}&key=raw:{vault.file_key.hex()}" if vault.file_key else "key="
-    source.execute("VACUUM INTO ?", (f"{copy.as_uri()}?{key}",))
+    try:
+        source.execute("VACUUM INTO ?", (f"{copy.as_uri()}?{key}",))
+    except apsw.CantOpenError:  # Its text has the name that it was given, and so the key.
+        raise apsw.CantOpenError(f"unable to open {copy}") from None
 
 
 def _seal(target: Connection, old: Vault) -> None:
@@ -163,7 +166,7 @@ def _check(source: Connection, target: Connection, path: Path) -> None:
 
 
 def _count(connection: apsw.Connection, table: str) -> int:
-    return int(query.value(connection, f'SELECT count(*) FROM "{table}"'))
+    return int(query.value(connection, f"SELECT count(*) FROM {query.quoted(table)}"))
 
 
 def _refused(reason: str, message: str) -> ServiceError:

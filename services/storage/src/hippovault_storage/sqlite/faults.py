@@ -72,6 +72,8 @@ def told_at_open(path: Path) -> Iterator[None]:
     try:
         with told(path):
             yield
+    except json.JSONDecodeError as error:  # Of another program's there are none that are not looked at first.
+        raise _damaged(path, f"a text in it: {error}") from error
     except (apsw.SQLError, UnicodeDecodeError) as error:
         raise ServiceError(
             grpc.StatusCode.FAILED_PRECONDITION, "UNKNOWN_SCHEMA", f"{path} is not as this program makes it ({error})"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -89,7 +88,7 @@ def unlock(path: Path, wanted: Encryption) -> Lockbox | None:
         ServiceError: The store is encrypted otherwise than wanted, its keys or its database is missing, or the key is
             not the one that wraps its keys. Nothing was written.
     """
-    document, plain, there = keyring.read(files.keys(path)), _is_plain(path), _is_there(path)
+    document, plain, there = keyring.read(files.keys(path)), is_plain(path), _is_there(path)
     if document is None:
         if there and wanted.mode != "off" and not (plain and not _label_at_rest(path)):
             raise _keys_missing(path)
@@ -97,18 +96,18 @@ def unlock(path: Path, wanted: Encryption) -> Lockbox | None:
             raise _refused(
                 "NOT_ENCRYPTED",
                 f"{path} is not encrypted, but HIPPOVAULT_STORAGE_ENCRYPTION is {wanted.mode}; "
-                f"to encrypt it, run: {command('encrypt', path, wanted.mode)}",
+                "to encrypt it, run: hippovault encrypt",
             )
         return None if wanted.mode != "off" else Lockbox(path, wanted.source, Keyring("off"), None)
-    mode = document["mode"]
+    found: str = document["mode"]
     if not there:
         raise _refused(
             "DATABASE_MISSING",
             f"{files.keys(path)} has the keys of a database, but {path} is missing; "
             "restore it, or move the keys away to begin an empty one",
         )
-    _check_mode(path, mode, wanted.mode)
-    if plain != (mode != "file"):
+    _check_mode(path, found, wanted.mode)
+    if plain != (found != "file"):
         raise _refused(
             "OTHER_DATABASE", f"{path} is {'not ' if plain else ''}encrypted, other than {files.keys(path)} says"
         )
@@ -143,36 +142,37 @@ def write_label(connection: apsw.Connection, text: str) -> None:
         connection.execute("INSERT INTO hippo_state (name, value) VALUES (?, ?)", (LABEL, text))
 
 
-def command(name: str, path: Path, mode: str = "") -> str:
-    """Returns the command line that converts the store."""
-    home = shlex.quote(str(path.parent.parent))
-    return f"python -m hippovault_storage.{name} --home {home}" + (f" --encryption {mode}" if mode else "")
+def mode(path: Path) -> Mode:
+    """Returns what is encrypted, as the keys beside a database say."""
+    document = keyring.read(files.keys(path))
+    return document["mode"] if document else "off"
 
 
-def _check_mode(path: Path, mode: str, wanted: Mode) -> None:
+def is_plain(path: Path) -> bool:
+    """Tells whether a file can be read as a database without any key."""
+    if not _is_there(path):
+        return False
+    with path.open("rb") as file:
+        return file.read(len(MAGIC)) == MAGIC
+
+
+def _check_mode(path: Path, found: str, wanted: Mode) -> None:
     if wanted == "off":
         raise _refused(
             "ENCRYPTED",
-            f"{path} is encrypted; set HIPPOVAULT_STORAGE_ENCRYPTION={mode} and its key, "
-            f"or to decrypt it, run: {command('decrypt', path)}",
+            f"{path} is encrypted; set HIPPOVAULT_STORAGE_ENCRYPTION={found} and its key, "
+            "or to decrypt it, then run: hippovault decrypt",
         )
-    if mode != wanted:
+    if found != wanted:
         raise _refused(
             "OTHER_ENCRYPTION",
-            f"{path} is encrypted with the mode {mode}, but HIPPOVAULT_STORAGE_ENCRYPTION is {wanted}; "
-            f"set it to {mode}, or to convert the store, run: {command('encrypt', path, wanted)}",
+            f"{path} is encrypted with the mode {found}, but HIPPOVAULT_STORAGE_ENCRYPTION is {wanted}; "
+            f"set it to {found}, or to convert the store, run: hippovault encrypt",
         )
 
 
 def _is_there(path: Path) -> bool:
     return path.exists() and path.stat().st_size > 0
-
-
-def _is_plain(path: Path) -> bool:
-    if not _is_there(path):
-        return False
-    with path.open("rb") as file:
-        return file.read(len(MAGIC)) == MAGIC
 
 
 def _label_at_rest(path: Path) -> str:

@@ -51,6 +51,11 @@ def value(connection: apsw.Connection, sql: str, values: apsw.Bindings = ()) -> 
     return found[0][0] if found else None
 
 
+def quoted(name: str) -> str:
+    """Returns a name, which another program may have made of anything, as a statement has it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
 def each(connection: apsw.Connection, sql: str, values: apsw.Bindings = ()) -> Iterator[tuple[Any, ...]]:
     """Yields all rows, one at a time; to be read to its end, or closed."""
     for batch in chunks(connection, sql, values, CHUNK):

@@ -7,6 +7,9 @@ that is ready, the change is decided, and whoever next takes the lock carries it
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from hippovault_storage.sqlite import files
@@ -46,6 +49,17 @@ def finish(path: Path) -> None:
     for unneeded in (COPYING, ARRIVED, REPLACED + DISCARDING):
         for left in path.parent.glob(f"{path.name}{unneeded}*"):
             left.unlink()
+
+
+@contextmanager
+def discarding(path: Path) -> Iterator[None]:
+    """Where the context fails, leaves no copy that it made: one may have what the database has in plain."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):  # The next opening does it; what failed first is what is told.
+            finish(path)
+        raise
 
 
 def _put_aside(path: Path, mark: str) -> None:

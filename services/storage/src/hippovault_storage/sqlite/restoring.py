@@ -37,7 +37,8 @@ def restore(path: Path, backup: Path, dimensions: int, encryption: Encryption = 
         OSError: A file cannot be read or written, as on a full disk; the store is as it was.
     """
     with own(path):
-        return _restore(path, backup, dimensions, encryption)
+        # Where it really lies: what belongs to it lies beside it.
+        return _restore(path, backup.resolve(), dimensions, encryption)
 
 
 def _restore(path: Path, backup: Path, dimensions: int, encryption: Encryption) -> Path | None:
@@ -90,6 +91,7 @@ def _naming(backup: Path, copy: Path) -> Iterator[None]:
 def _check(copy: Path, dimensions: int, encryption: Encryption) -> None:
     """Looks at the copy, and makes it a file of its own."""
     with faults.told_at_open(copy):
+        _check_encryption(copy, encryption)
         box = lockbox.unlock(copy, encryption)
         assert box is not None  # noqa: S101  # For the type alone: only of a store that is not there it is None.
         if not box.vault.file_key:
@@ -99,6 +101,17 @@ def _check(copy: Path, dimensions: int, encryption: Encryption) -> None:
             lockbox.check_label(connection, box)
             query.rows(connection, "PRAGMA journal_mode = DELETE")
             connections.give_number(connection)
+
+
+def _check_encryption(copy: Path, encryption: Encryption) -> None:
+    mode = lockbox.mode(copy)
+    if mode != encryption.mode and (mode != "off" or lockbox.is_plain(copy)):
+        raise _refused(
+            "OTHER_ENCRYPTION",
+            f"{copy} is {'not encrypted' if mode == 'off' else f'encrypted with the mode {mode}'}, but "
+            f"HIPPOVAULT_STORAGE_ENCRYPTION is {encryption.mode}; set it to {mode} to restore this backup, and convert "
+            "the store afterwards, with `hippovault encrypt` or `hippovault decrypt`",
+        )
 
 
 def _check_tables(connection: Connection, copy: Path, dimensions: int) -> None:

@@ -134,7 +134,7 @@ def _matrix(connection: Connection, rows: bytes) -> npt.NDArray[np.float32]:
 
 
 def _insertion(connection: Connection) -> str:
-    columns = "".join(f', "{name}"' for name in foreign.vector_columns(connection))
+    columns = "".join(f", {query.quoted(name)}" for name in foreign.vector_columns(connection))
     insertion = f"INSERT INTO memory_embeddings (rowid, content_embedding{columns}) "
     return insertion + (f"SELECT id, ?2{columns} FROM memories WHERE id = ?1" if columns else "VALUES (?, ?)")
 
