@@ -32,6 +32,7 @@ from support.storage import (
     assert_whole,
     connected,
     database,
+    encrypted,
     maintaining,
     near,
     refused,
@@ -146,6 +147,23 @@ def test_a_backup_that_does_not_fit_leaves_nothing(home: Path) -> None:
             assert not [name for name in contents(home) if ".backup-" in name]
         assert list(maintenance.Backup(pb.BackupRequest(), timeout=SECONDS))
         assert len(store.listed()) == 20
+
+
+@pytest.mark.parametrize("mode", ["values", "file"])
+def test_keys_that_do_not_fit_stay_as_they_were(home: Path, mode: str) -> None:
+    with serving(home, environment=encrypted(mode)) as process, maintaining(process) as maintenance:
+        before = contents(home)
+        for data_key in (False, True):
+            with limited(process, 10), pytest.raises(grpc.RpcError) as full:
+                list(maintenance.RotateKey(pb.RotateKeyRequest(data_key=data_key), timeout=SECONDS))
+            message = ServiceError.from_rpc(full.value, "storage").message
+            assert f"{files.keys(database(home))} cannot be read or written" in message
+            assert contents(home) == before
+        list(maintenance.RotateKey(pb.RotateKeyRequest(data_key=True), timeout=SECONDS))
+        assert contents(home).keys() == before.keys()
+        assert process.stop() == 0
+    with serving(home, environment=encrypted(mode)) as process:
+        assert process.stop() == 0
 
 
 def test_a_restore_that_does_not_fit_leaves_the_store(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

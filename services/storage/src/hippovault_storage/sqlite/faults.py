@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 from collections.abc import Iterator
@@ -15,6 +16,9 @@ from hippovault_chassis import deadline
 from hippovault_chassis.errors import ServiceError
 
 REMEDY = "`hippovault verify` tells what is wrong, `hippovault restore` puts a backup in its place"
+FULL = {errno.ENOSPC, errno.EDQUOT}
+NOTHING_SAID = "not an error"
+"""SQLite's text where its connection has none, as while it copies."""
 VECTOR_FAILURE = re.compile("chunk|blob|sqlite-vec")
 """sqlite-vec tells that it cannot read its tables as an error of the statement, in words like these."""
 
@@ -47,7 +51,18 @@ def told(path: Path) -> Iterator[None]:
         yield
     except tuple(FAULTS) as error:
         code, reason, problem = FAULTS[type(error)]
-        raise ServiceError(code, reason, f"{path} {problem} (SQLite: {error})") from error
+        said = "" if str(error) == NOTHING_SAID else f" (SQLite: {error})"
+        raise ServiceError(code, reason, f"{path} {problem}{said}") from error
+
+
+@contextmanager
+def told_of_files(path: Path) -> Iterator[None]:
+    """Turns the system's errors over files beside the store's into ServiceError."""
+    try:
+        yield
+    except OSError as error:
+        code, reason, problem = FAULTS[apsw.FullError if error.errno in FULL else apsw.IOError]
+        raise ServiceError(code, reason, f"{error.filename or path} {problem} ({error.strerror})") from error
 
 
 @contextmanager

@@ -53,8 +53,12 @@ def sync(path: Path) -> None:
 def write(path: Path, data: bytes) -> None:
     """Writes a file whole: a reader finds its former contents or the new ones, which are on disk at the return."""
     new = beside(path, NEW)
-    new.touch(MODE)
-    new.write_bytes(data)
-    sync(new)
+    try:
+        new.touch(MODE)
+        new.write_bytes(data)
+        sync(new)
+    except OSError as error:
+        new.unlink(missing_ok=True)
+        raise OSError(error.errno, error.strerror, str(path)) from error
     new.replace(path)
     sync(path.parent)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import apsw
@@ -14,7 +13,7 @@ import structlog
 from hippovault.storage.v1 import maintenance_pb2 as pb
 from hippovault_chassis import deadline
 from hippovault_chassis.errors import ServiceError
-from hippovault_storage.sqlite import connections, creation, files, query, records, sealing
+from hippovault_storage.sqlite import connections, creation, faults, files, query, records, sealing
 from hippovault_storage.sqlite.connections import Connection
 from hippovault_storage.sqlite.lockbox import Lockbox
 from hippovault_storage.sqlite.readers import Readers
@@ -64,13 +63,13 @@ class Rotation:
                 raise ServiceError(
                     grpc.StatusCode.FAILED_PRECONDITION, "ROTATING", "a new data key is being brought in already"
                 )
-            with _told(self._box.path):
+            with faults.told_of_files(self._box.path):
                 self._box.read_again()
             task = self._start() if data_key else None
         if task is None:
             yield pb.RotateKeyResponse(key_id=self._box.key_id)
             return
-        with _told(self._box.path):
+        with faults.told_of_files(self._box.path):
             for done, total in task.follow():
                 yield pb.RotateKeyResponse(key_id=self._box.key_id, done=done, total=total)
 
@@ -216,15 +215,6 @@ class _Task:
             with self._changed:
                 self.ended = True
                 self._changed.notify_all()
-
-
-@contextmanager
-def _told(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        problem = f"{error.filename or path} cannot be written: {error.strerror}"
-        raise ServiceError(grpc.StatusCode.UNAVAILABLE, "DISK_ERROR", problem) from error
 
 
 def _chunk(table: sealing.Table, last: int, change: sealing.Change) -> Callable[[Connection], tuple[int, int]]:
