@@ -16,7 +16,7 @@ from hippovault.memory.v1 import memory_pb2
 from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault_chassis.errors import ServiceError
 from hippovault_storage.sqlite import distances, nearest, scope, writes
-from hippovault_storage.sqlite.dense import codes, namespace
+from hippovault_storage.sqlite.dense import codes, depth, namespace
 from hippovault_storage.sqlite.engine import SqliteEngine
 from support.storage import DIMENSIONS, Filter, Ref, Store, at, connected, database, near, opened, rows, serving, vector
 from support.waiting import until
@@ -91,7 +91,7 @@ def engine(path: Path) -> Iterator[SqliteEngine]:
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets what is for large numbers happen with small ones."""
-    monkeypatch.setattr(nearest, "FEWEST", 60)
+    monkeypatch.setattr(depth, "FEWEST", 60)
     monkeypatch.setattr(namespace, "MIN_TAIL", 30)
 
 
@@ -179,6 +179,28 @@ def test_equals_that_fill_all_candidates_are_ranked_newest_first(engine: SqliteE
     newest = [f"memory {number} anew" for number in reversed(range(120))]
     for k in (1, 5, 60, 120):
         assert Local(engine).nearest(vector(1), k) == newest[:k]
+
+
+@pytest.mark.parametrize("spread", [0.2, 100], ids=["nearly alike", "no structure"])
+def test_vectors_that_codes_tell_little_of_take_more_candidates(path: Path, spread: float) -> None:
+    """With the usual number a tenth of what lies near would not be found."""
+    random = np.random.default_rng(5)
+    drawn = random.normal(size=(20, DIMENSIONS))[random.integers(20, size=3000)] + spread * random.normal(
+        size=(3000, DIMENSIONS)
+    )
+    drawn = (drawn / np.linalg.norm(drawn, axis=1, keepdims=True)).astype("<f4")
+    with SqliteEngine.open(path, DIMENSIONS, 2, index_min_vectors=500) as engine:
+        requests = [request(number, row.tobytes()) for number, row in enumerate(drawn)]
+        for start in range(0, 3000, 500):
+            some = requests[start : start + 500]
+            engine._writer.run(lambda connection, some=some: [writes.put(connection, each) for each in some])
+        ready(engine)
+        found = 0
+        for to in drawn[::60]:
+            right = np.sort(drawn @ to)[-10]
+            found += sum(score >= right - 1e-4 for score in Local(engine).scores(to.tobytes(), 10))
+        assert found >= 0.98 * 500
+        assert not any(check.problems for check in engine.verify())
 
 
 def test_the_index_is_there_after_a_restart(path: Path, engine: SqliteEngine) -> None:

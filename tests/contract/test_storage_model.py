@@ -34,7 +34,7 @@ from hippovault.storage.v1 import maintenance_pb2
 from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault_chassis.errors import ServiceError
 from hippovault_storage import times
-from hippovault_storage.sqlite import nearest
+from hippovault_storage.sqlite.dense import depth
 from hippovault_storage.sqlite.lockbox import Encryption
 from hippovault_storage.vault import Mode
 from support.model import (
@@ -487,7 +487,7 @@ def test_the_store_does_what_the_model_does(
         clock = Clock()
         encryption = Encryption(mode)
 
-    monkeypatch.setattr(nearest, "FEWEST", CANDIDATES)
+    monkeypatch.setattr(depth, "FEWEST", CANDIDATES)
     monkeypatch.setattr(times, "now", Machine.clock.seconds)
     run_state_machine_as_test(
         Machine if SEQUENCES else seed(number)(Machine),

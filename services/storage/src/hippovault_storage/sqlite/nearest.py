@@ -20,10 +20,6 @@ from hippovault_storage.sqlite.scope import Scope
 CHUNK = 2_048
 """Rows that are looked at together."""
 
-FEWEST = 128
-"""Candidates at least, and one more for every PER_CANDIDATE vectors: so the ten nearest of 100,000 vectors of texts are
-among them in .997 of the cases, and of a million in 1.000 (128 for a million: .988)."""
-PER_CANDIDATE = 4_000
 OVERSAMPLING = 8
 """Candidates for one of k, where that makes more."""
 WIDENING = 4
@@ -115,7 +111,7 @@ def find(
     if view is not None:
         wanted = Wanted(connection.vault, request.filter)
         within = scope.live(connection.vault, request.namespace, request.filter, one_by_one=True)
-        depth = max(FEWEST + len(view) // PER_CANDIDATE, OVERSAMPLING * k)
+        depth = max(view.depth, OVERSAMPLING * k)
         while depth * SCAN_SHARE < len(view):
             ids, complete = view.candidates(to, wanted, depth, moment)
             near, there = distances.of_vectors(connection, to, ids)

@@ -26,6 +26,7 @@ from hippovault_storage.sqlite.connections import Connection
 from hippovault_storage.sqlite.dense import columns
 from hippovault_storage.sqlite.dense.codes import Codes, Slots
 from hippovault_storage.sqlite.dense.columns import Columns
+from hippovault_storage.sqlite.dense.depth import QUERIES, Neighbours
 from hippovault_storage.sqlite.dense.namespace import Compacted, NamespaceIndex, View
 from hippovault_storage.sqlite.readers import Readers
 from hippovault_storage.sqlite.writer import Writer
@@ -259,15 +260,18 @@ class CodeIndex:
         dimensions, parts = schema.dimensions(connection), []
         sample = columns.matrix(columns.read(connection, ids[:: ids.size // SAMPLE + 1]), dimensions)
         codes = Codes(sample.mean(axis=0) if sample.size else np.zeros(dimensions, np.float32))
+        neighbours = Neighbours(sample[:: len(sample) // QUERIES + 1])
         for start in range(0, ids.size, CHUNK):
             if self._closing.is_set():
                 raise InterruptedError
             rows = columns.read(connection, ids[start : start + CHUNK])
-            codes.add(columns.matrix(rows, dimensions))
+            matrix = columns.matrix(rows, dimensions)
+            codes.add(matrix)
+            neighbours.look_at(matrix)
             parts.append(Columns.of(rows))
         if len(codes) < self._min_vectors:
             return None
-        return NamespaceIndex(namespace, codes, Columns.joined(parts))
+        return NamespaceIndex(namespace, codes, Columns.joined(parts), neighbours.share(codes))
 
 
 def _give_back_memory() -> None:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from hippovault_storage.sqlite.dense.codes import Codes, Mask, Slots
 from hippovault_storage.sqlite.dense.columns import Columns, Wanted
+from hippovault_storage.sqlite.dense.depth import usual
 from hippovault_storage.sqlite.distances import Vector
 
 GRACE_SECONDS = 10.0
@@ -47,10 +48,17 @@ class View:
     tail_vectors: npt.NDArray[np.float32]
     """Has room for more than the tail's entries; so has the next."""
     tail_died: Times
+    share: float
+    """What part of all entries it takes as candidates, see `depth`."""
 
     def __len__(self) -> int:
         """Returns how many entries there are, dead ones included."""
         return len(self.base) + len(self.tail)
+
+    @property
+    def depth(self) -> int:
+        """How many candidates it takes to find the ten nearest."""
+        return max(usual(len(self)), round(self.share * len(self)))
 
     def candidates(self, to: Vector, wanted: Wanted, depth: int, moment: float) -> tuple[Slots, bool]:
         """Returns ids of the vectors that seem nearest, about `depth` of the base and of the tail each.
@@ -112,14 +120,15 @@ class NamespaceIndex:
         namespace: Whose it is.
         codes: The base's.
         base: In the order of memory ids.
+        share: What part of all entries it takes as candidates, see `depth`.
     """
 
-    def __init__(self, namespace: str, codes: Codes, base: Columns) -> None:
+    def __init__(self, namespace: str, codes: Codes, base: Columns, share: float) -> None:
         self.namespace = namespace
         self.trained_at = len(base)
         self.tail_slots: dict[int, list[int]] = {}
         """Where in the tail each memory has entries."""
-        self.view = self._view(codes, base)
+        self.view = self._view(codes, base, share)
 
     @property
     def is_full(self) -> bool:
@@ -178,14 +187,14 @@ class NamespaceIndex:
             return  # Done.
         rest = np.arange(len(old.tail), len(view.tail))
         died = np.concatenate([view.base_died, view.tail_died[: len(old.tail)]])[compacted.order]
-        new = type(self)(self.namespace, compacted.codes, compacted.columns)
+        new = type(self)(self.namespace, compacted.codes, compacted.columns, view.share)
         new.add(view.tail.taken(rest), view.tail_vectors[rest])
         new.view.tail_died[: rest.size] = view.tail_died[rest]
         self.tail_slots = new.tail_slots
         self.view = replace(new.view, base_died=died, base_dead=_dead(died))
 
     @staticmethod
-    def _view(codes: Codes, base: Columns) -> View:
+    def _view(codes: Codes, base: Columns, share: float) -> View:
         nothing = base.taken(np.empty(0, np.int64))
         return View(
             codes,
@@ -195,6 +204,7 @@ class NamespaceIndex:
             nothing,
             np.empty((0, codes.dimensions), np.float32),
             np.empty(0),
+            share,
         )
 
 
