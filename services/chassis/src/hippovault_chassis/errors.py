@@ -42,6 +42,11 @@ class ServiceError(Exception):
         return cls(grpc.StatusCode.NOT_FOUND, "NOT_FOUND", f"{field}: {problem}", field=field)
 
     @classmethod
+    def refused(cls, reason: str, problem: str) -> Self:
+        """Returns FAILED_PRECONDITION: it would do what is asked once something else is as it must be."""
+        return cls(grpc.StatusCode.FAILED_PRECONDITION, reason, problem)
+
+    @classmethod
     def unavailable(cls, service: str, cause: str) -> Self:
         """Returns UNAVAILABLE naming the service that does not answer."""
         return cls(grpc.StatusCode.UNAVAILABLE, "SERVICE_UNAVAILABLE", f"the {service} service is unavailable: {cause}")

@@ -11,7 +11,6 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-import grpc
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -89,9 +88,9 @@ class KeySource:
         }
         sources = [name for name, value in given.items() if value]
         if not sources:
-            raise _refused("KEY_MISSING", f"no key is set; set one of {', '.join(given)}")
+            raise ServiceError.refused("KEY_MISSING", f"no key is set; set one of {', '.join(given)}")
         if len(sources) > 1:
-            raise _refused("KEY_AMBIGUOUS", f"{' and '.join(sources)} are set; set one alone")
+            raise ServiceError.refused("KEY_AMBIGUOUS", f"{' and '.join(sources)} are set; set one alone")
         if self.file:
             return _parsed(f"{FILE_SETTING}: {self.file}", _read_file(self.file))
         if self.command:
@@ -102,7 +101,7 @@ class KeySource:
 def _parsed(source: str, text: str) -> list[WrappingKey]:
     lines = text.split()
     if not lines:
-        raise _refused("KEY_INVALID", f"{source} is empty; it must have {KEY_BYTES} bytes in base64")
+        raise ServiceError.refused("KEY_INVALID", f"{source} is empty; it must have {KEY_BYTES} bytes in base64")
     return [WrappingKey(_decoded(source, number, line)) for number, line in enumerate(lines, start=1)]
 
 
@@ -110,9 +109,9 @@ def _decoded(source: str, number: int, line: str) -> bytes:
     try:
         key = base64.b64decode(line, validate=True)
     except (binascii.Error, ValueError):
-        raise _refused("KEY_INVALID", f"{source}, key {number} is not base64") from None
+        raise ServiceError.refused("KEY_INVALID", f"{source}, key {number} is not base64") from None
     if len(key) != KEY_BYTES:
-        raise _refused("KEY_INVALID", f"{source}, key {number} has {len(key)} bytes, must have {KEY_BYTES}")
+        raise ServiceError.refused("KEY_INVALID", f"{source}, key {number} has {len(key)} bytes, must have {KEY_BYTES}")
     return key
 
 
@@ -120,16 +119,18 @@ def _read_file(path: Path) -> str:
     try:
         mode = path.stat().st_mode
         if mode & OTHERS:
-            raise _refused(
+            raise ServiceError.refused(
                 "KEY_FILE_NOT_PRIVATE",
                 f"{FILE_SETTING}: {path} has mode {stat.S_IMODE(mode):04o}, so that others may use it; "
                 f"run: chmod 600 {shlex.quote(str(path))}",
             )
         return path.read_text("ascii")
     except OSError as error:
-        raise _refused("KEY_FILE_UNREADABLE", f"{FILE_SETTING}: {path} cannot be read: {error.strerror}") from None
+        raise ServiceError.refused(
+            "KEY_FILE_UNREADABLE", f"{FILE_SETTING}: {path} cannot be read: {error.strerror}"
+        ) from None
     except UnicodeDecodeError:
-        raise _refused("KEY_INVALID", f"{FILE_SETTING}: {path} is not base64") from None
+        raise ServiceError.refused("KEY_INVALID", f"{FILE_SETTING}: {path} is not base64") from None
 
 
 def _run(command: str) -> str:
@@ -145,13 +146,15 @@ def _run(command: str) -> str:
         )
         text = ended.stdout.decode("ascii")
     except subprocess.TimeoutExpired:
-        raise _refused("KEY_COMMAND_FAILED", f"{problem} did not end within {COMMAND_SECONDS:g} s") from None
+        raise ServiceError.refused(
+            "KEY_COMMAND_FAILED", f"{problem} did not end within {COMMAND_SECONDS:g} s"
+        ) from None
     except OSError as error:
-        raise _refused("KEY_COMMAND_FAILED", f"{problem} cannot be run: {error.strerror}") from None
+        raise ServiceError.refused("KEY_COMMAND_FAILED", f"{problem} cannot be run: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise _refused("KEY_INVALID", f"{problem} printed what is not base64") from None
+        raise ServiceError.refused("KEY_INVALID", f"{problem} printed what is not base64") from None
     if ended.returncode:
-        raise _refused("KEY_COMMAND_FAILED", f"{problem} ended with exit code {ended.returncode}")
+        raise ServiceError.refused("KEY_COMMAND_FAILED", f"{problem} ended with exit code {ended.returncode}")
     return text
 
 
@@ -159,8 +162,4 @@ def _program(command: str) -> str:
     try:
         return shlex.split(command)[0]
     except (ValueError, IndexError):
-        raise _refused("KEY_COMMAND_FAILED", f"{COMMAND_SETTING} is not a command line") from None
-
-
-def _refused(reason: str, message: str) -> ServiceError:
-    return ServiceError(grpc.StatusCode.FAILED_PRECONDITION, reason, message)
+        raise ServiceError.refused("KEY_COMMAND_FAILED", f"{COMMAND_SETTING} is not a command line") from None

@@ -63,9 +63,11 @@ def convert(path: Path, dimensions: int, wanted: Encryption) -> None:
 def _unlocked(path: Path, wanted: Encryption) -> Lockbox:
     present = Encryption(lockbox.mode(path), wanted.source)
     if not path.exists() and present.mode == "off":
-        raise _refused("NO_DATABASE", f"there is no {path} to convert")
+        raise ServiceError.refused("NO_DATABASE", f"there is no {path} to convert")
     if present.mode == wanted.mode:
-        raise _refused("ALREADY_SO", f"{path} is {'not encrypted' if wanted.mode == 'off' else 'encrypted so'} already")
+        raise ServiceError.refused(
+            "ALREADY_SO", f"{path} is {'not encrypted' if wanted.mode == 'off' else 'encrypted so'} already"
+        )
     box = lockbox.unlock(path, present)
     assert box is not None  # noqa: S101  # For the type alone: only a store that is to be encrypted may be absent.
     return box
@@ -75,14 +77,14 @@ def _check_readable_rest(source: Connection, path: Path, dimensions: int) -> Non
     """Looks whether all that tells a content would be sealed."""
     unadopted = query.column(source, UNADOPTED)
     if unadopted:
-        raise _refused(
+        raise ServiceError.refused(
             "NOT_OURS",
             f"{path}: {len(unadopted)} rows of the table memories are no memories and would stay readable, "
             f"ids {unadopted[:MAX_TOLD]}; delete them, or use the mode file",
         )
     names = schema.foreign_names(source, dimensions)
     if names:
-        raise _refused(
+        raise ServiceError.refused(
             "NOT_OURS",
             f"{path} has what another program made and what would stay readable: {', '.join(names[:MAX_TOLD])}; "
             "drop it, or use the mode file",
@@ -167,7 +169,3 @@ def _check(source: Connection, target: Connection, path: Path) -> None:
 
 def _count(connection: apsw.Connection, table: str) -> int:
     return int(query.value(connection, f"SELECT count(*) FROM {query.quoted(table)}"))
-
-
-def _refused(reason: str, message: str) -> ServiceError:
-    return ServiceError(grpc.StatusCode.FAILED_PRECONDITION, reason, message)

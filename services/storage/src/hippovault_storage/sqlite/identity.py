@@ -14,10 +14,9 @@ from hippovault_chassis.memory_rules import DEFAULT_NAMESPACE
 from hippovault_storage.sqlite import query
 from hippovault_storage.sqlite.connections import Connection
 from hippovault_storage.sqlite.scope import VISIBLE
+from hippovault_storage.vault import framed
 
 Memory = memory_pb2.Memory
-
-LENGTH_BYTES = 8
 
 KINDS = {memory_pb2.VISIBILITY_DELETED: "deleted memory", memory_pb2.VISIBILITY_ALL: "memory"}
 
@@ -39,12 +38,8 @@ def row_hashes(memory: memory_pb2.Memory) -> Iterator[str]:
     """
     if memory.namespace == DEFAULT_NAMESPACE and not memory.key:
         yield content_hash(memory.content)
-    joined = hashlib.sha256()
     category = memory.category if memory.key else ""
-    for part in (memory.namespace, category, memory.key, memory.content):
-        encoded = part.encode()
-        joined.update(len(encoded).to_bytes(LENGTH_BYTES, "big") + encoded)
-    yield joined.hexdigest()
+    yield hashlib.sha256(framed(memory.namespace, category, memory.key, memory.content)).hexdigest()
 
 
 def find(connection: Connection, namespace: str, content: str, category: str, key: str) -> int | None:

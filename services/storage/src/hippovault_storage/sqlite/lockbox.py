@@ -7,17 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import apsw
-import grpc
 
 from hippovault_chassis.errors import ServiceError
 from hippovault_storage import keyring
 from hippovault_storage.keyring import Keyring
 from hippovault_storage.keys import KeySource, WrappingKey
-from hippovault_storage.sqlite import files, query
+from hippovault_storage.sqlite import files, query, schema
 from hippovault_storage.sqlite.connections import Connection
 from hippovault_storage.vault import Mode, Vault
 
-MAGIC = b"SQLite format 3\0"
 LABEL = "encryption"
 """The name in hippo_state under which a database says which keys it needs."""
 
@@ -77,7 +75,7 @@ class Lockbox:
     def wrapped(self, keyring: Keyring) -> bytes:
         """Returns what the file of these keys holds."""
         if self.wrapping is None:
-            raise _refused("NOT_ENCRYPTED", f"{self.path} is not encrypted, so it has no keys")
+            raise ServiceError.refused("NOT_ENCRYPTED", f"{self.path} is not encrypted, so it has no keys")
         return keyring.wrapped(self.wrapping)
 
 
@@ -93,7 +91,7 @@ def unlock(path: Path, wanted: Encryption) -> Lockbox | None:
         if there and wanted.mode != "off" and not (plain and not _label_at_rest(path)):
             raise _keys_missing(path)
         if there and wanted.mode != "off":
-            raise _refused(
+            raise ServiceError.refused(
                 "NOT_ENCRYPTED",
                 f"{path} is not encrypted, but HIPPOVAULT_STORAGE_ENCRYPTION is {wanted.mode}; "
                 "to encrypt it, run: hippovault encrypt",
@@ -101,14 +99,14 @@ def unlock(path: Path, wanted: Encryption) -> Lockbox | None:
         return None if wanted.mode != "off" else Lockbox(path, wanted.source, Keyring("off"), None)
     found: str = document["mode"]
     if not there:
-        raise _refused(
+        raise ServiceError.refused(
             "DATABASE_MISSING",
             f"{files.keys(path)} has the keys of a database, but {path} is missing; "
             "restore it, or move the keys away to begin an empty one",
         )
     _check_mode(path, found, wanted.mode)
     if plain != (found != "file"):
-        raise _refused(
+        raise ServiceError.refused(
             "OTHER_DATABASE", f"{path} is {'not ' if plain else ''}encrypted, other than {files.keys(path)} says"
         )
     wrapping = wanted.source.read()
@@ -125,7 +123,9 @@ def check_label(connection: Connection, box: Lockbox) -> None:
     if found and not expected:
         raise _keys_missing(box.path)
     if found != expected:
-        raise _refused("OTHER_DATABASE", f"{files.keys(box.path)} has the keys of another database than {box.path}")
+        raise ServiceError.refused(
+            "OTHER_DATABASE", f"{files.keys(box.path)} has the keys of another database than {box.path}"
+        )
 
 
 def label(connection: apsw.Connection) -> str:
@@ -153,18 +153,18 @@ def is_plain(path: Path) -> bool:
     if not _is_there(path):
         return False
     with path.open("rb") as file:
-        return file.read(len(MAGIC)) == MAGIC
+        return file.read(len(schema.MAGIC)) == schema.MAGIC
 
 
 def _check_mode(path: Path, found: str, wanted: Mode) -> None:
     if wanted == "off":
-        raise _refused(
+        raise ServiceError.refused(
             "ENCRYPTED",
             f"{path} is encrypted; set HIPPOVAULT_STORAGE_ENCRYPTION={found} and its key, "
             "or to decrypt it, then run: hippovault decrypt",
         )
     if found != wanted:
-        raise _refused(
+        raise ServiceError.refused(
             "OTHER_ENCRYPTION",
             f"{path} is encrypted with the mode {found}, but HIPPOVAULT_STORAGE_ENCRYPTION is {wanted}; "
             f"set it to {found}, or to convert the store, run: hippovault encrypt",
@@ -183,12 +183,8 @@ def _label_at_rest(path: Path) -> str:
 
 
 def _keys_missing(path: Path) -> ServiceError:
-    return _refused(
+    return ServiceError.refused(
         "KEYS_MISSING",
         f"{path} is encrypted or no database, and {files.keys(path)}, which would have its keys, is missing; "
         "put the copy from a backup in its place",
     )
-
-
-def _refused(reason: str, message: str) -> ServiceError:
-    return ServiceError(grpc.StatusCode.FAILED_PRECONDITION, reason, message)

@@ -61,14 +61,16 @@ def _restore(path: Path, backup: Path, dimensions: int, encryption: Encryption) 
 
 def _check_file(path: Path, backup: Path) -> None:
     if not backup.is_file():
-        raise _refused("NO_BACKUP", f"{backup} is not a file")
+        raise ServiceError.refused("NO_BACKUP", f"{backup} is not a file")
     if path.exists() and backup.samefile(path):
-        raise _refused("NO_BACKUP", f"{backup} is the store itself; name a backup of it")
+        raise ServiceError.refused("NO_BACKUP", f"{backup} is the store itself; name a backup of it")
     if not backup.stat().st_size:
-        raise _refused("NO_BACKUP", f"{backup} is empty")
+        raise ServiceError.refused("NO_BACKUP", f"{backup} is empty")
     if files.has_log(backup):
         log = files.beside(backup, files.LOG)
-        raise _refused("NO_BACKUP", f"{backup} is no backup but a database in use: its last changes are in {log}")
+        raise ServiceError.refused(
+            "NO_BACKUP", f"{backup} is no backup but a database in use: its last changes are in {log}"
+        )
 
 
 def _copy(backup: Path, copy: Path) -> None:
@@ -106,7 +108,7 @@ def _check(copy: Path, dimensions: int, encryption: Encryption) -> None:
 def _check_encryption(copy: Path, encryption: Encryption) -> None:
     mode = lockbox.mode(copy)
     if mode != encryption.mode and (mode != "off" or lockbox.is_plain(copy)):
-        raise _refused(
+        raise ServiceError.refused(
             "OTHER_ENCRYPTION",
             f"{copy} is {'not encrypted' if mode == 'off' else f'encrypted with the mode {mode}'}, but "
             f"HIPPOVAULT_STORAGE_ENCRYPTION is {encryption.mode}; set it to {mode} to restore this backup, and convert "
@@ -119,9 +121,5 @@ def _check_tables(connection: Connection, copy: Path, dimensions: int) -> None:
     if problems:
         raise ServiceError(grpc.StatusCode.DATA_LOSS, "CORRUPT", f"{copy} is damaged (SQLite: {problems[0]})")
     if not query.value(connection, "SELECT EXISTS(SELECT 1 FROM sqlite_schema WHERE name = 'memories')"):
-        raise _refused("NO_BACKUP", f"{copy} is a SQLite database, but has no table memories")
+        raise ServiceError.refused("NO_BACKUP", f"{copy} is a SQLite database, but has no table memories")
     schema.check(connection, copy, dimensions)
-
-
-def _refused(reason: str, message: str) -> ServiceError:
-    return ServiceError(grpc.StatusCode.FAILED_PRECONDITION, reason, message)

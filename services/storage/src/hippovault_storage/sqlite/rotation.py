@@ -90,16 +90,7 @@ class Rotation:
             box.save(box.keyring.rotated())
             vault.use(box.keyring.sealing_keys())
         unreadable: set[int] = set()
-
-        def again(place: Place, column: str, value: Value, table: str) -> Value:
-            if vault.is_current(value):
-                return value
-            try:
-                return vault.seal(place, column, vault.open(place, column, value, table=table))
-            except ServiceError:
-                unreadable.add(place.memory_id)
-                return value
-
+        again = _resealing(vault, unreadable)
         with self._readers.apart() as connection:
             done, total = 0, sealing.total(connection)
         for table in sealing.TABLES:
@@ -215,6 +206,21 @@ class _Task:
             with self._changed:
                 self.ended = True
                 self._changed.notify_all()
+
+
+def _resealing(vault: SealingVault, unreadable: set[int]) -> sealing.Change:
+    """Returns what seals a value with the present key; it leaves what it cannot open, and notes the memory."""
+
+    def again(place: Place, column: str, value: Value, table: str) -> Value:
+        if vault.is_current(value):
+            return value
+        try:
+            return vault.seal(place, column, vault.open(place, column, value, table=table))
+        except ServiceError:
+            unreadable.add(place.memory_id)
+            return value
+
+    return again
 
 
 def _chunk(table: sealing.Table, last: int, change: sealing.Change) -> Callable[[Connection], tuple[int, int]]:

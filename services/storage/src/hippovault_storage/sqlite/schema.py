@@ -184,7 +184,7 @@ def check_file(path: Path) -> None:
     with path.open("rb") as file:
         header = file.read(HEADER_BYTES)
     if not header.startswith(MAGIC) or len(header) < HEADER_BYTES:
-        raise _refused("NOT_A_DATABASE", f"{path} is not a SQLite database, or it is encrypted")
+        raise ServiceError.refused("NOT_A_DATABASE", f"{path} is not a SQLite database, or it is encrypted")
     _check_version(path, int.from_bytes(header[USER_VERSION_AT : USER_VERSION_AT + USER_VERSION_BYTES], "big"))
 
 
@@ -295,17 +295,19 @@ def _check_names(
     for name, kind in needed.items():
         there = found.get(name, kind)
         if there != kind:
-            raise _refused(
+            raise ServiceError.refused(
                 "NAME_TAKEN", f"{path}: {name} is {_article(there)}, this program needs it for {_article(kind)}"
             )
         to_be_made = name not in made and (
             name.startswith("hippo_") or (name.startswith("memory_embeddings_") and "memory_embeddings" not in found)
         )
         if to_be_made and name in found:
-            raise _refused("NAME_TAKEN", f"{path}: the {kind} {name} is another program's, this program needs its name")
+            raise ServiceError.refused(
+                "NAME_TAKEN", f"{path}: the {kind} {name} is another program's, this program needs its name"
+            )
     missing = [name for name in NAMED_TABLES if name in made and name != "memory_associations" and name not in found]
     if missing:
-        raise _refused(
+        raise ServiceError.refused(
             "UNKNOWN_SCHEMA",
             f"{path} has schema version {file_version} but no table {', '.join(missing)}; "
             "another program may have set its user_version",
@@ -318,12 +320,14 @@ def _article(kind: str) -> str:
 
 def _check_columns(path: Path, table: str, found: set[str], needed: set[str]) -> None:
     if found and not found >= needed:
-        raise _refused("UNKNOWN_SCHEMA", f"{path}: the table {table} lacks {', '.join(sorted(needed - found))}")
+        raise ServiceError.refused(
+            "UNKNOWN_SCHEMA", f"{path}: the table {table} lacks {', '.join(sorted(needed - found))}"
+        )
 
 
 def _check_version(path: Path, found: int) -> None:
     if found > SCHEMA_VERSION:
-        raise _refused(
+        raise ServiceError.refused(
             "NEWER_SCHEMA",
             f"{path} has schema version {found}, this program knows up to {SCHEMA_VERSION}; use a newer program",
         )
@@ -333,14 +337,12 @@ def _check_vectors(path: Path, made_by: str, dimensions: int) -> None:
     declared = DECLARED.search(made_by)
     if declared is None or int(declared[1]) != dimensions:
         found = declared[1] if declared else "unknown"
-        raise _refused(
+        raise ServiceError.refused(
             "OTHER_DIMENSIONS",
             f"{path} holds vectors of {found} dimensions, this program is set to {dimensions}; "
             "use the model that the file was made with",
         )
     if not re.search(r"distance_metric\s*=\s*cosine", made_by, re.IGNORECASE):
-        raise _refused("OTHER_DISTANCE", f"{path}: the table memory_embeddings measures another distance than cosine")
-
-
-def _refused(reason: str, message: str) -> ServiceError:
-    return ServiceError(grpc.StatusCode.FAILED_PRECONDITION, reason, message)
+        raise ServiceError.refused(
+            "OTHER_DISTANCE", f"{path}: the table memory_embeddings measures another distance than cosine"
+        )
