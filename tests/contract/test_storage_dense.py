@@ -192,8 +192,7 @@ def test_vectors_that_codes_tell_little_of_take_more_candidates(path: Path, spre
     with SqliteEngine.open(path, DIMENSIONS, 2, index_min_vectors=500) as engine:
         requests = [request(number, row.tobytes()) for number, row in enumerate(drawn)]
         for start in range(0, 3000, 500):
-            some = requests[start : start + 500]
-            engine._writer.run(lambda connection, some=some: [writes.put(connection, each) for each in some])
+            engine.put_memories(requests[start : start + 500])
         ready(engine)
         found = 0
         for to in drawn[::60]:
@@ -253,6 +252,24 @@ def test_an_index_that_cannot_be_made_costs_no_answer(
         assert failed.wait(30)
         fill(engine, range(200, 210))
         agrees(engine, 20)
+
+
+@pytest.mark.parametrize("broken", ["add", "bury"])
+def test_an_index_that_fails_amid_a_write_is_given_up_and_made_again(
+    engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    def fails(*_: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(namespace.NamespaceIndex, broken, fails)
+        Local(engine).put(request(7, vector(1), " anew"))
+        assert engine._index.size() == 0
+    assert Local(engine).nearest(vector(1), 1) == ["memory 7 anew"]
+    Local(engine).put(request(8, vector(1), " anew"))
+    ready(engine)
+    assert Local(engine).nearest(vector(1), 2) == ["memory 8 anew", "memory 7 anew"]
+    agrees(engine, 20)
 
 
 def test_searches_agree_amid_writes_deletes_and_compactions(engine: SqliteEngine) -> None:

@@ -430,6 +430,17 @@ def test_a_key_brings_its_deleted_memory_back_with_new_content(store: Store) -> 
     assert response.memory.created_at == at(99)
 
 
+@pytest.mark.parametrize("category", ["", "other"])
+def test_a_key_outlives_the_deletion_of_its_memory(store: Store, category: str) -> None:
+    first = store.add("phoenix", category="c", key="k")
+    store.delete_id(first.id)
+    revived = store.put("phoenix", category=category)
+    assert revived.outcome == REVIVED
+    assert (revived.memory.id, revived.memory.category, revived.memory.key) == (first.id, "c", "k")
+    assert store.get(entity("c", "k")) == revived.memory
+    assert store.put("ashes", category="c", key="k").outcome == UPDATED
+
+
 def test_deleting_and_storing_over_and_over_keeps_one_memory(store: Store) -> None:
     ids = set()
     for _ in range(5):

@@ -210,6 +210,8 @@ class Model:
         changed = before.content != request.memory.content
         created = now if before.deleted else before.created
         kept.row = self._given(before.id, request, before.metadata, updated, created, before.version + changed)
+        if before.key:
+            kept.row = replace(kept.row, category=before.category, key=before.key)
         kept.codes = b"" if changed else kept.codes
         return REVIVED if before.deleted else UPDATED
 

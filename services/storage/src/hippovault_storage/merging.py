@@ -82,6 +82,8 @@ def _replacement(stored: Memory, request: pb.PutMemoryRequest, now: float, creat
     memory = Memory()
     memory.CopyFrom(request.memory)
     memory.id = stored.id
+    if stored.key:  # What it is called outlives its deletion; a write without a key may not know of it.
+        memory.category, memory.key = stored.category, stored.key
     memory.version = stored.version + (stored.content != memory.content)
     memory.model_revision = request.model_revision
     memory.metadata = metadata.replaced(stored.metadata, memory.metadata, _surprise(memory))

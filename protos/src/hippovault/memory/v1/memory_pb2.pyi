@@ -67,7 +67,7 @@ class _WriteOutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_WriteOut
     unless one was given.
     """
     WRITE_OUTCOME_REVIVED: _WriteOutcome.ValueType  # 4
-    """The memory had been deleted and lives again, with the fields of this write."""
+    """The memory had been deleted and lives again, with the fields of this write; a key that it had stays."""
 
 class WriteOutcome(_WriteOutcome, metaclass=_WriteOutcomeEnumTypeWrapper):
     """What a write did."""
@@ -85,7 +85,7 @@ WRITE_OUTCOME_UPDATED: WriteOutcome.ValueType  # 3
 unless one was given.
 """
 WRITE_OUTCOME_REVIVED: WriteOutcome.ValueType  # 4
-"""The memory had been deleted and lives again, with the fields of this write."""
+"""The memory had been deleted and lives again, with the fields of this write; a key that it had stays."""
 Global___WriteOutcome: _TypeAlias = WriteOutcome  # noqa: Y015
 
 @_typing.final

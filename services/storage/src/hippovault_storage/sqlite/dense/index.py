@@ -113,8 +113,11 @@ class CodeIndex:
 
     def committed(self) -> None:
         """Lets die what the transaction replaced or deleted, and asks for what is due."""
-        for index, start in self._starts:
-            index.bury(self._changed, start)
+        try:
+            for index, start in self._starts:
+                index.bury(self._changed, start)
+        except Exception as error:  # noqa: BLE001  # The writer's thread must not end with it.
+            self._give_up(error)
         if self._missed is not None:
             self._missed |= self._changed
         if self._arriving:
