@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import stat
 from collections.abc import Iterator
@@ -14,12 +15,15 @@ import pytest
 
 from hippovault.memory.v1 import memory_pb2
 from hippovault.storage.v1 import storage_pb2 as pb
+from hippovault_storage.keys import KeySource
+from hippovault_storage.sqlite.lockbox import Encryption
 from support.command import hippovault
 from support.storage import (
     SECONDS,
     Memory,
     Store,
     connected,
+    in_process,
     near,
     opened,
     rows,
@@ -146,6 +150,18 @@ def test_a_link_to_a_database_in_use_brings_what_is_in_its_log(target: Keeper, t
         theirs.execute("INSERT INTO memories (content_hash, content, created_at) VALUES ('0', 'in the log', 1)")
         assert target.answer("import", str(link))["imported"] == 4
     assert target.store.matching("log") == ["in the log"]
+
+
+def test_an_encrypted_store_is_no_file_to_import(source: Keeper, tmp_path: Path) -> None:
+    file, key = tmp_path / "sealed.db", tmp_path / "key"
+    key.touch(0o600)
+    key.write_bytes(base64.b64encode(bytes(32)))
+    with in_process(file, encryption=Encryption("values", KeySource(key))) as (stub, _):
+        Store(stub).add("secret")
+    ended = source.run("import", str(file))
+    assert ended.returncode == 1
+    assert f"{file} is encrypted".encode() in ended.stderr
+    assert f"{tmp_path}/sealed.keys".encode() in ended.stderr
 
 
 def test_what_is_wrong_in_an_export_is_told_by_its_line(target: Keeper, tmp_path: Path) -> None:

@@ -122,11 +122,13 @@ def _dimensions(copy: Path) -> int:
 
 @contextmanager
 def _told_of(file: Path, copy: Path) -> Iterator[None]:
-    """Names the file in errors of its copy."""
+    """Names the file, and what would lie beside it, in errors of its copy."""
     try:
         yield
     except ServiceError as error:
-        raise ServiceError(error.code, error.reason, error.message.replace(str(copy), str(file))) from error
+        raise ServiceError(
+            error.code, error.reason, error.message.replace(str(copy.parent), str(file.parent))
+        ) from error
 
 
 def _print(line: str) -> None:
