@@ -83,6 +83,11 @@ def test_a_newer_form_is_refused() -> None:
         (b'{"history":[{"memory":{"content":5}}]}', "history.memory.content"),
         (b'{"since":"secret"}', "since"),
         (b'{"memory":"secret"}', "memory"),
+        (b'{"\\ud800":"secret"}', "line"),
+        (b'{"memory":{"secret\\ud800":"secret"}}', "line"),
+        (b'{"memory":{"content":"\\ud800"}}', "memory.content"),
+        (b'{"memory":{"version":1e400}}', "memory.version"),
+        (b'{"memory":{"importance":1e400}}', "memory"),
     ],
 )
 def test_what_is_wrong_is_told_by_its_member_and_without_its_value(text: bytes, field: str) -> None:

@@ -25,6 +25,9 @@ MAX_BYTES = 32 * 1024 * 1024
 MAX_RECORD_BYTES = MAX_REQUEST_BYTES - 1024
 """Of a record, which travels in a request."""
 
+UNPARSABLE = (json_format.ParseError, ValueError, TypeError, RecursionError, SystemError)
+"""What protobuf raises; the last for a member's name with half of a surrogate pair."""
+
 # A text in the place of an object is taken for names of one letter each, which are no members.
 _FIELD = re.compile(r"Failed to parse (\w+) field|has no field named \"(\w{2,100})\"")
 
@@ -77,7 +80,7 @@ def record(text: bytes) -> pb.MemoryRecord:
         raise ServiceError.invalid("line", f"must be a JSON object, is {type(members).__name__}")
     try:
         result = json_format.ParseDict(members, pb.MemoryRecord())
-    except (json_format.ParseError, ValueError, TypeError, RecursionError) as error:
+    except UNPARSABLE as error:
         field = ".".join(part or unknown for part, unknown in _FIELD.findall(str(error)))
         raise ServiceError.invalid(field or "line", "is unknown, or its value is not of the right type") from None
     if result.ByteSize() > MAX_RECORD_BYTES:  # One that no request takes would end the whole import.
