@@ -341,6 +341,8 @@ WRONG: list[tuple[str, Record]] = [
     ("surprise", record_of("text", surprise=memory_pb2.Surprise(score=float("nan")))),
     ("version", record_of("text", version=-1)),
     ("version", record_of("text", version=2**31 - 1)),
+    ("surprise.version", record_of("text", surprise=memory_pb2.Surprise(version=-1))),
+    ("vectors", Record(memory=record_of("text").memory, vectors=unit(0) + np.full(384, 2, "<f4").tobytes())),
     ("created_at", Record(memory=Memory(content="text"))),
     ("vectors", Record(memory=record_of("text").memory, vectors=vector(1, dimensions=8))),
     ("vectors", Record(memory=record_of("text").memory, vectors=unit(0) * 65)),
@@ -363,6 +365,14 @@ def test_what_is_wrong_is_told_by_its_place_and_leaves_no_trace(target: Both) ->
     told = {place: (error.field, error.code) for place, error in answer.errors.items()}
     assert told == {2 * n: (field, Code.INVALID_ARGUMENT.value[0]) for n, (field, _) in enumerate(WRONG)}
     assert target.store.listed() == ["right"]
+
+
+def test_what_was_taken_in_is_sound(target: Both) -> None:
+    records = [record_of("twice", tags=["a", "b", "a"]), record_of("long", model_revision="m")]
+    records[1].vectors = np.full(384, 2, "<f4").tobytes()
+    assert imported(target.maintenance, records).imported == 2
+    assert target.store.page().memories[1].tags == ["a", "b"]
+    assert [check.check for check in target.maintenance.Verify(maintenance_pb2.VerifyRequest()) if check.wrong] == []
 
 
 def test_of_many_errors_the_first_thousand_are_told(target: Both) -> None:

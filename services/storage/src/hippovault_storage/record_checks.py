@@ -43,7 +43,7 @@ def record(value: pb.MemoryRecord, dimensions: int) -> None:
     memory_rules.timestamp("since", value.since)
     _history(value)
     if value.vectors:
-        _vectors(value.vectors, dimensions)
+        _vectors(value, dimensions)
     if value.HasField("token_codes"):
         memory_rules.text("token_codes.encoding", value.token_codes.encoding, memory_rules.MAX_NAME_BYTES)
         memory_rules.within("token_codes.codes", len(value.token_codes.codes), 1, checks.MAX_TOKEN_CODES_BYTES)
@@ -56,7 +56,7 @@ def _memory(memory: memory_pb2.Memory) -> None:
     for field in ("category", "key", "status", "model_revision"):
         if name := getattr(memory, field):
             memory_rules.text(field, name, memory_rules.MAX_NAME_BYTES)
-    _tags(memory.tags)
+    memory.tags[:] = _tags(memory.tags)
     if memory.HasField("importance"):
         memory_rules.fraction("importance", memory.importance)
     _surprise(memory)
@@ -69,10 +69,12 @@ def _memory(memory: memory_pb2.Memory) -> None:
     memory.version = memory_rules.within("version", memory.version or 1, 1, MAX_VERSION)
 
 
-def _tags(tags: Iterable[str]) -> None:
+def _tags(tags: Iterable[str]) -> list[str]:
+    """Returns each tag once."""
     for index, tag in enumerate(tags):
         if not tag or tag != tag.strip() or "," in tag:
             raise ServiceError.invalid(f"tags[{index}]", "must not be blank or begin or end so, or have a comma")
+    return list(dict.fromkeys(tags))
 
 
 def _surprise(memory: memory_pb2.Memory) -> None:
@@ -82,6 +84,7 @@ def _surprise(memory: memory_pb2.Memory) -> None:
         numbers = [surprise.score, *(value for _, value in surprise.components.ListFields())]
         if not all(math.isfinite(number) for number in numbers):
             raise ServiceError.invalid("surprise", "must be finite")
+        memory_rules.within("surprise.version", surprise.version, 0, metadata.MAX_VERSION)
     sealed = metadata.sealed(memory.metadata, surprise)  # Also tells what is no metadata.
     if metadata.read(memory.metadata) != (memory.metadata, surprise):
         memory.metadata = sealed
@@ -113,11 +116,15 @@ def _key(instant: Timestamp) -> tuple[int, int]:
     return instant.seconds, instant.nanos
 
 
-def _vectors(value: bytes, dimensions: int) -> None:
+def _vectors(value: pb.MemoryRecord, dimensions: int) -> None:
     size = dimensions * checks.FLOAT32.itemsize
-    if len(value) % size or len(value) > checks.MAX_VECTORS * size:
-        raise ServiceError.invalid(
-            "vectors", f"must be 1 to {checks.MAX_VECTORS} of {dimensions} float32, have {len(value)} bytes together"
-        )
-    if not np.isfinite(np.frombuffer(value, checks.FLOAT32)).all():
+    if len(value.vectors) % size or len(value.vectors) > checks.MAX_VECTORS * size:
+        problem = f"must be 1 to {checks.MAX_VECTORS} of {dimensions} float32, have {len(value.vectors)} bytes together"
+        raise ServiceError.invalid("vectors", problem)
+    first, parts = np.frombuffer(value.vectors[:size], checks.FLOAT32).astype(np.float64), value.vectors[size:]
+    if not np.isfinite(first).all():
         raise ServiceError.invalid("vectors", "must be finite")
+    if abs(np.linalg.norm(first) - 1) > checks.NORM_TOLERANCE:
+        value.memory.model_revision = ""  # Another program made it, of which a memory has one.
+    if parts:
+        checks.vectors("vectors", parts, dimensions, checks.MAX_VECTORS)
