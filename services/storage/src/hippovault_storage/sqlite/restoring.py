@@ -66,7 +66,8 @@ def _check_file(path: Path, backup: Path) -> None:
         raise ServiceError.refused("NO_BACKUP", f"{backup} is the store itself; name a backup of it")
     if not backup.stat().st_size:
         raise ServiceError.refused("NO_BACKUP", f"{backup} is empty")
-    if files.has_log(backup):
+    # What a restore kept has nobody in use; a kill may have left changes in its log.
+    if files.has_log(backup) and not backup.name.startswith(path.name + replacing.REPLACED):
         log = files.beside(backup, files.LOG)
         raise ServiceError.refused(
             "NO_BACKUP", f"{backup} is no backup but a database in use: its last changes are in {log}"
@@ -74,7 +75,12 @@ def _check_file(path: Path, backup: Path) -> None:
 
 
 def _copy(backup: Path, copy: Path) -> None:
-    for source, target in ((backup, copy), (files.beside(backup, files.KEYS), files.keys(copy))):
+    parts = (
+        (backup, copy),
+        (files.beside(backup, files.LOG), files.beside(copy, files.LOG)),
+        (files.beside(backup, files.KEYS), files.keys(copy)),
+    )
+    for source, target in parts:
         if source.exists():
             target.touch(files.MODE)
             shutil.copyfile(source, target)
