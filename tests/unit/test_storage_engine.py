@@ -449,8 +449,12 @@ def test_the_readers_pragmas_hold(engine: SqliteEngine) -> None:
         assert connection.pragma("mmap_size") == 2**29
 
 
-def plan(engine: SqliteEngine, conditions: memory_pb2.Filter) -> str:
-    within = scope.live(PLAIN, "n", conditions)
+def plan(
+    engine: SqliteEngine,
+    conditions: memory_pb2.Filter,
+    visibility: memory_pb2.Visibility.ValueType = memory_pb2.VISIBILITY_LIVE,
+) -> str:
+    within = scope.visible(PLAIN, "n", conditions, visibility)
     listing = (
         f"EXPLAIN QUERY PLAN SELECT h.memory_id FROM hippo_memories h WHERE {within.condition} "  # noqa: S608
         "ORDER BY h.created_at DESC, h.memory_id DESC"
@@ -471,6 +475,11 @@ def test_scopes_are_answered_from_the_side_table_alone(engine: SqliteEngine) -> 
     full = plan(engine, named)
     assert "hippo_tags" in full
     assert not re.search(r"\b(SCAN|SEARCH) (m|memories)\b", full)
+
+
+@pytest.mark.parametrize("visibility", [memory_pb2.VISIBILITY_ALL, memory_pb2.VISIBILITY_DELETED])
+def test_no_page_sorts_all_that_there_is(engine: SqliteEngine, visibility: memory_pb2.Visibility.ValueType) -> None:
+    assert "TEMP B-TREE" not in plan(engine, memory_pb2.Filter(), visibility)
 
 
 @pytest.mark.parametrize("embedded", [5, 3])
