@@ -25,7 +25,7 @@ OVERSAMPLING = 8
 WIDENING = 4
 """How many times more candidates a search takes that did not find enough."""
 
-SPARE = 16
+SPARE = 6
 """Memories beyond k that are looked at whether they are in the scope, which nearly all candidates are."""
 SCAN_SHARE = 2
 """Where one of so many would be a candidate, all are looked at."""

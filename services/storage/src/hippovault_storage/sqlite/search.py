@@ -31,8 +31,9 @@ def search(
         return _response(connection, request, {}, {}, words.find(connection, terms, request))
     moment, to = nearest.begin(connection), distances.vector(request.dense.vector)
     near = nearest.find(connection, index, request, to, moment)
-    matching = words.find(connection, terms, request)
-    others = distances.of_memories(connection, to, matching.keys() - near.keys())
+    matching = words.find(connection, terms, request) if request.HasField("keyword") else {}
+    further = matching.keys() - near.keys()
+    others = distances.of_memories(connection, to, further) if further else {}
     return _response(connection, request, near, others, matching)
 
 

@@ -14,9 +14,9 @@ from hippovault_storage.sqlite.distances import Vector
 Slots = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
-QUERY_BITS = 2
-"""What the query's components are rounded to. With 100,000 vectors and 153 candidates 2 bits find .997 of the true ten,
-3 bits .999 in a tenth more time, 1 bit .978."""
+QUERY_BITS = 3
+"""What the query's components are rounded to. With 100,000 vectors and 128 candidates 3 bits find .998 of the true ten,
+4 bits .999 in a tenth more time, 2 bits .995 in a tenth less."""
 
 MAX_TURNED = 512
 """Components that are turned together."""
@@ -35,6 +35,7 @@ class Codes:
     def __init__(self, center: Vector) -> None:
         self._center = center
         self._index = _made(center)
+        self._packed: Any = None
 
     def __len__(self) -> int:
         """Returns how many there are."""
@@ -50,14 +51,26 @@ class Codes:
         _faiss()
         self._index.add(_turned(matrix))
 
+    def pack(self) -> None:
+        """Makes a second form of the codes, in which all of them are searched in two thirds of the time.
+
+        It takes long, and as much memory as the codes. Searches may go on meanwhile.
+        """
+        if self._packed is None:
+            self._packed = _faiss().IndexRaBitQFastScan(self._index)
+
     def search(self, to: Vector, depth: int, mask: Mask | None = None) -> Slots:
         """Returns the places of the vectors that seem nearest, best first; of those only that the mask has."""
         if not len(self):
             return np.empty(0, np.int64)
         faiss = _faiss()
-        selector = None if mask is None else faiss.IDSelectorBitmap(np.packbits(mask, bitorder="little"))
-        parameters = faiss.RaBitQSearchParameters(qb=QUERY_BITS, centered=True, sel=selector)
-        _, found = self._index.search(_turned(to.reshape(1, -1)), min(depth, len(self)), params=parameters)
+        query, number = _turned(to.reshape(1, -1)), min(depth, len(self))
+        if mask is None and self._packed is not None:
+            _, found = self._packed.search(query, number)
+        else:
+            selector = None if mask is None else faiss.IDSelectorBitmap(np.packbits(mask, bitorder="little"))
+            parameters = faiss.RaBitQSearchParameters(qb=QUERY_BITS, centered=True, sel=selector)
+            _, found = self._index.search(query, number, params=parameters)
         slots: Slots = found[0]
         return slots[slots >= 0]
 

@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from hippovault_storage.sqlite.dense.codes import Codes
 
-FEWEST = 128
+FEWEST = 96
 """Candidates at least, and one more for every PER_CANDIDATE vectors: so the ten nearest of 100,000 vectors of texts are
-among them in .997 of the cases, and of a million in 1.000 (128 for a million: .988)."""
+among them in .997 of the cases, and of a million in .999 (128 for a million: .988)."""
 PER_CANDIDATE = 4_000
 
 QUERIES = 48

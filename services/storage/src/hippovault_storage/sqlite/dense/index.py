@@ -216,6 +216,9 @@ class CodeIndex:
                 if not self._closing.is_set():
                     log.warning("a code index could not be brought up to date", error=type(error).__name__)
             _give_back_memory()
+            if self._tasks.empty():  # While much is written, there will soon be other codes.
+                for index in self._indexes.values():
+                    index.view.codes.pack()
 
     def _take_census(self) -> None:
         with self._readers.apart() as connection:
@@ -237,6 +240,7 @@ class CodeIndex:
             self._compacted = (view, Compacted.of(view))
             self._writer.run_alone(partial(self._take_over, index))
         self._asked.discard(namespace)
+        self._ask(namespace)  # For what has come meanwhile.
 
     def _take_over(self, index: NamespaceIndex, _: Connection) -> None:
         if self._compacted:

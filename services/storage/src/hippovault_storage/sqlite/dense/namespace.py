@@ -126,6 +126,8 @@ class NamespaceIndex:
     def __init__(self, namespace: str, codes: Codes, base: Columns, share: float) -> None:
         self.namespace = namespace
         self.trained_at = len(base)
+        self._kept_dead = 0
+        """Dead entries that the last compaction kept, since readers might find them."""
         self.tail_slots: dict[int, list[int]] = {}
         """Where in the tail each memory has entries."""
         self.view = self._view(codes, base, share)
@@ -135,7 +137,7 @@ class NamespaceIndex:
         """Whether it is time to compact."""
         view = self.view
         room = min(max(len(view.base) // TAIL_SHARE, MIN_TAIL), MAX_TAIL)
-        return len(view.tail) >= room or view.base_dead > max(len(view.base) // TAIL_SHARE, MIN_TAIL)
+        return len(view.tail) >= room or view.base_dead - self._kept_dead > room
 
     def add(self, columns: Columns, vectors: npt.NDArray[np.float32]) -> None:
         """Adds entries."""
@@ -191,7 +193,8 @@ class NamespaceIndex:
         new.add(view.tail.taken(rest), view.tail_vectors[rest])
         new.view.tail_died[: rest.size] = view.tail_died[rest]
         self.tail_slots = new.tail_slots
-        self.view = replace(new.view, base_died=died, base_dead=_dead(died))
+        self._kept_dead = _dead(died)
+        self.view = replace(new.view, base_died=died, base_dead=self._kept_dead)
 
     @staticmethod
     def _view(codes: Codes, base: Columns, share: float) -> View:
