@@ -169,6 +169,20 @@ def test_what_is_so_already_is_refused(path: Path, monkeypatch: pytest.MonkeyPat
     assert refused.value.reason == "ALREADY_RUNNING"
 
 
+@pytest.mark.parametrize("mode", ["values", "file"])
+@pytest.mark.parametrize("wanted", MODES)
+def test_a_store_without_its_keys_is_told_so_and_left_alone(path: Path, mode: Mode, wanted: Mode) -> None:
+    fill(path, mode)
+    keys = path.with_suffix(".keys")
+    keys.unlink()
+    before = path.read_bytes()
+    with pytest.raises(ServiceError) as refused:
+        convert(path, wanted)
+    assert refused.value.reason == "KEYS_MISSING"
+    assert f"{keys}, which would have its keys, is missing" in refused.value.message
+    assert path.read_bytes() == before
+
+
 @pytest.mark.parametrize(
     ("made", "told"),
     [

@@ -61,6 +61,7 @@ def convert(path: Path, dimensions: int, wanted: Encryption) -> None:
 
 
 def _unlocked(path: Path, wanted: Encryption) -> Lockbox:
+    lockbox.check_keys_are_there(path)
     present = Encryption(lockbox.mode(path), wanted.source)
     if not path.exists() and present.mode == "off":
         raise ServiceError.refused("NO_DATABASE", f"there is no {path} to convert")

@@ -88,8 +88,8 @@ def unlock(path: Path, wanted: Encryption) -> Lockbox | None:
     """
     document, plain, there = keyring.read(files.keys(path)), is_plain(path), _is_there(path)
     if document is None:
-        if there and wanted.mode != "off" and not (plain and not _label_at_rest(path)):
-            raise _keys_missing(path)
+        if wanted.mode != "off":
+            check_keys_are_there(path)
         if there and wanted.mode != "off":
             raise ServiceError.refused(
                 "NOT_ENCRYPTED",
@@ -111,6 +111,18 @@ def unlock(path: Path, wanted: Encryption) -> Lockbox | None:
         )
     wrapping = wanted.source.read()
     return Lockbox(path, wanted.source, Keyring.unwrapped(document, wrapping, files.keys(path)), wrapping[0])
+
+
+def check_keys_are_there(path: Path) -> None:
+    """Looks whether a database at rest that needs keys has them beside it.
+
+    Raises:
+        ServiceError: It has not.
+    """
+    if files.keys(path).exists() or not _is_there(path):
+        return
+    if not is_plain(path) or _label_at_rest(path):
+        raise _keys_missing(path)
 
 
 def check_label(connection: Connection, box: Lockbox) -> None:
