@@ -366,7 +366,65 @@ def test_what_is_no_sound_backup_changes_nothing(path: Path, backup: Path, spoil
         restoring.restore(path, backup, DIMENSIONS)
     assert str(backup) in caught.value.message
     assert told in caught.value.message
+    assert "hippovault " not in caught.value.message  # Neither verify nor restore is of use here.
     assert {file: file.read_bytes() for file in path.parent.iterdir()} == before
+
+
+def changed(statement: str) -> Any:
+    def change(file: Path) -> None:
+        with opened(file) as copy:
+            copy.execute(statement)
+
+    return change
+
+
+LOST_WORDS = "DELETE FROM hippo_fts_data WHERE id > 10"  # All but its two records about itself.
+DAMAGES: list[tuple[Any, str]] = [
+    (changed("UPDATE memories SET content = 'forged'"), "contents: memory 1: its content is not what was written"),
+    (changed("DELETE FROM hippo_tags"), "tags: memory 1: "),
+    (changed(LOST_WORDS), "words: "),
+    (torn, "integrity: "),
+]
+
+
+@pytest.mark.parametrize(("damage", "told"), DAMAGES)
+def test_a_backup_in_which_something_is_wrong_is_taken_only_where_that_is_accepted(
+    home: Path, path: Path, backup: Path, damage: Any, told: str
+) -> None:
+    damage(backup)
+    with pytest.raises(ServiceError, match="take another backup, or this one as it is, with --accept-damage") as caught:
+        restoring.restore(path, backup, DIMENSIONS)
+    assert told in caught.value.message
+    assert held(path) == ["after", "before"]
+    done = run_restore(home, backup, "--accept-damage")
+    assert (done.returncode, done.stderr) == (0, "")
+    with opened(path) as file:
+        assert rows(file, "SELECT count(*) FROM memories") == [(1,)]
+
+
+def test_what_another_program_wrote_is_no_damage(path: Path, backup: Path) -> None:
+    changed("INSERT INTO memories (content_hash, content) VALUES ('ff', 'theirs')")(backup)
+    restoring.restore(path, backup, DIMENSIONS)
+    with opened(path) as file:
+        assert rows(file, "SELECT content FROM memories ORDER BY id") == [("before",), ("theirs",)]
+
+
+def test_of_a_truncated_backup_nothing_can_be_accepted(path: Path, backup: Path) -> None:
+    truncated(backup)
+    with pytest.raises(ServiceError, match="take another backup, this one cannot be read"):
+        restoring.restore(path, backup, DIMENSIONS, demands=restoring.Demands(sound=False))
+    assert held(path) == ["after", "before"]
+
+
+def test_a_backup_must_have_the_sum_that_is_given(home: Path, path: Path, backup: Path) -> None:
+    sha256 = hashlib.sha256(backup.read_bytes()).hexdigest()
+    for wrong, told in (("0" * 64, f"another SHA-256 than {'0' * 64}, {sha256}"), ("12", "64 hexadecimal digits")):
+        ended = run_restore(home, backup, "--sha256", wrong)
+        assert ended.returncode == 1
+        assert told in ended.stderr
+    assert held(path) == ["after", "before"]
+    assert run_restore(home, backup, "--sha256", sha256.upper()).returncode == 0
+    assert held(path) == ["before"]
 
 
 def test_a_backup_of_other_dimensions_is_refused(path: Path, backup: Path) -> None:

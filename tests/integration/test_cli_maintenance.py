@@ -73,7 +73,10 @@ def test_a_backup_is_a_private_file_and_restores_the_store(run: Run, home: Path)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert hashlib.sha256(file.read_bytes()).hexdigest() == told["sha256"]
     assert (file.stat().st_size, told["memories"] > 0) == (told["size_bytes"], True)
-    assert "is now as in" in answer(home, "restore", str(file))["messages"][0]
+    ended = hippovault(home, "restore", str(file), "--sha256", "0" * 64)
+    assert (ended.returncode, "another SHA-256" in ended.stderr.decode()) == (1, True)
+    restored = answer(home, "restore", str(file), "--sha256", told["sha256"], "--accept-damage")
+    assert "is now as in" in restored["messages"][0]
     with serving(home):
         assert hippovault(home, "verify").returncode == 0
     with opened(database(home)) as connection:

@@ -17,17 +17,20 @@ from hippovault_gateway.cli.output import show_json
 from hippovault_gateway.local.state import lock_path
 
 
-def restore(file: Path, /, *, options: Options = DEFAULTS) -> int:
+def restore(file: Path, /, *, sha256: str = "", accept_damage: bool = False, options: Options = DEFAULTS) -> int:
     """Puts a backup in the place of the store, which is kept beside it.
 
     Args:
         file: The backup; the keys of an encrypted one are beside it.
+        sha256: The SHA-256 that it must have, as backup told it (default: any).
+        accept_damage: Take it even when something in it is wrong.
         options: Which memory, and how to answer.
 
     Returns:
         0 when it is done.
     """
-    return _run("restore", options, str(file))
+    damage = ["--accept-damage"] if accept_damage else []
+    return _run("restore", options, str(file.absolute()), f"--sha256={sha256}", *damage)
 
 
 def encrypt(*, options: Options = DEFAULTS) -> int:

@@ -3,22 +3,49 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import shutil
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
 
 from hippovault_chassis.errors import ServiceError
 from hippovault_storage import times
-from hippovault_storage.sqlite import connections, faults, files, lockbox, query, replacing, schema
+from hippovault_storage.sqlite import connections, faults, files, lockbox, query, replacing, schema, verifying
 from hippovault_storage.sqlite.connections import Connection
-from hippovault_storage.sqlite.lockbox import Encryption
+from hippovault_storage.sqlite.engine import open_writer
+from hippovault_storage.sqlite.lockbox import Encryption, Lockbox
 from hippovault_storage.sqlite.ownership import own
-from hippovault_storage.sqlite.verifying import pages
+
+MAX_TOLD = 3
+"""Problems in an error."""
 
 
-def restore(path: Path, backup: Path, dimensions: int, encryption: Encryption = lockbox.OFF) -> Path | None:
+@dataclass(frozen=True)
+class Demands:
+    """What a backup must be besides a database of this program.
+
+    Args:
+        sha256: Its SHA-256 in hexadecimal digits; "" for any.
+        sound: Whether nothing in it may be wrong.
+    """
+
+    sha256: str = ""
+    sound: bool = True
+
+
+SOUND = Demands()
+
+
+def restore(
+    path: Path,
+    backup: Path,
+    dimensions: int,
+    encryption: Encryption = lockbox.OFF,
+    demands: Demands = SOUND,
+) -> Path | None:
     """Puts a copy of the backup in the place of the store, which is kept.
 
     Args:
@@ -27,29 +54,33 @@ def restore(path: Path, backup: Path, dimensions: int, encryption: Encryption = 
             `.keys`.
         dimensions: Length of the vectors.
         encryption: How the store is to be encrypted, and so the backup must be.
+        demands: What else the backup must be.
 
     Returns:
         What the former database is called now; None when there was none.
 
     Raises:
-        ServiceError: Another process has the store; the backup is none, or encrypted otherwise than told, or with
-            another key; the store is as it was.
+        ServiceError: Another process has the store; the backup is none, damaged, another one than demanded, or
+            encrypted otherwise than told, or with another key; the store is as it was.
         OSError: A file cannot be read or written, as on a full disk; the store is as it was.
     """
     with own(path):
         # Where it really lies: what belongs to it lies beside it.
-        return _restore(path, backup.resolve(), dimensions, encryption)
+        return _restore(path, backup.resolve(), dimensions, encryption, demands)
 
 
-def _restore(path: Path, backup: Path, dimensions: int, encryption: Encryption) -> Path | None:
+def _restore(path: Path, backup: Path, dimensions: int, encryption: Encryption, demands: Demands) -> Path | None:
     _check_file(path, backup)
     mark = times.timestamp(times.now()).ToDatetime().strftime("%Y%m%dT%H%M%S%fZ")
     copy = files.beside(path, replacing.COPYING + mark)
     had_one = path.exists()
     try:
         _copy(backup, copy)
-        with _naming(backup, copy):
-            _check(copy, dimensions, encryption)
+        with _naming(backup, copy, demands):
+            _check_sha256(copy, demands.sha256)
+            box = _check(copy, dimensions, encryption)
+            if demands.sound:
+                _check_contents(copy, dimensions, box)
         files.sync(copy)
     except BaseException:
         files.remove(copy)
@@ -88,16 +119,29 @@ def _copy(backup: Path, copy: Path) -> None:
 
 
 @contextlib.contextmanager
-def _naming(backup: Path, copy: Path) -> Iterator[None]:
-    """Has errors name the backup, which stays, where they would name its copy."""
+def _naming(backup: Path, copy: Path, demands: Demands) -> Iterator[None]:
+    """Has errors name the backup, which stays, where they would name its copy, and tell what to do about damage."""
     try:
         yield
     except ServiceError as error:
-        raise ServiceError(error.code, error.reason, error.message.replace(str(copy), str(backup))) from error
+        message = error.message.replace(f"; {faults.REMEDY}", "").replace(str(copy), str(backup))
+        if error.code is grpc.StatusCode.DATA_LOSS:
+            message += "; take another backup"
+            message += ", or this one as it is, with --accept-damage" if demands.sound else ", this one cannot be read"
+        raise ServiceError(error.code, error.reason, message) from error
 
 
-def _check(copy: Path, dimensions: int, encryption: Encryption) -> None:
-    """Looks at the copy, and makes it a file of its own."""
+def _check_sha256(copy: Path, expected: str) -> None:
+    if not expected:
+        return
+    with copy.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != expected.lower():
+        raise ServiceError.refused("OTHER_BACKUP", f"{copy} has another SHA-256 than {expected}, {found}")
+
+
+def _check(copy: Path, dimensions: int, encryption: Encryption) -> Lockbox:
+    """Looks whether the copy is a store, makes it a file of its own, and returns its keys."""
     with faults.told_at_open(copy):
         _check_encryption(copy, encryption)
         box = lockbox.unlock(copy, encryption)
@@ -109,6 +153,18 @@ def _check(copy: Path, dimensions: int, encryption: Encryption) -> None:
             lockbox.check_label(connection, box)
             query.rows(connection, "PRAGMA journal_mode = DELETE")
             connections.give_number(connection)
+    return box
+
+
+def _check_contents(copy: Path, dimensions: int, box: Lockbox) -> None:
+    """Looks over what will be served, opened as at a start: what another program wrote is no damage."""
+    with faults.told_at_open(copy), contextlib.closing(open_writer(copy, dimensions, box)) as connection:
+        found = list(verifying.problems(connection, copy))
+        if found:
+            more = f"; and {len(found) - MAX_TOLD} more" if len(found) > MAX_TOLD else ""
+            told = "; ".join(found[:MAX_TOLD])
+            raise ServiceError(grpc.StatusCode.DATA_LOSS, "CORRUPT", f"{copy} is damaged ({told}{more})")
+        query.rows(connection, "PRAGMA journal_mode = DELETE")
 
 
 def _check_encryption(copy: Path, encryption: Encryption) -> None:
@@ -123,9 +179,6 @@ def _check_encryption(copy: Path, encryption: Encryption) -> None:
 
 
 def _check_tables(connection: Connection, copy: Path, dimensions: int) -> None:
-    problems = pages.damages(connection)
-    if problems:
-        raise ServiceError(grpc.StatusCode.DATA_LOSS, "CORRUPT", f"{copy} is damaged (SQLite: {problems[0]})")
     if not query.value(connection, "SELECT EXISTS(SELECT 1 FROM sqlite_schema WHERE name = 'memories')"):
         raise ServiceError.refused("NO_BACKUP", f"{copy} is a SQLite database, but has no table memories")
     schema.check(connection, copy, dimensions)

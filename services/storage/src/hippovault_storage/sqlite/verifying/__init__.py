@@ -54,16 +54,31 @@ def answers(connection: Connection, path: Path, index: CodeIndex) -> Iterator[pb
     """
     codes_check = Check("codes", lambda reader, findings: codes.look(reader, index, findings), REINDEX)
     for check in (*CHECKS, codes_check):
-        deadline.remaining()
-        findings = Findings(check.name, check.remedy)
-        try:
-            with faults.told_in_use(path):
-                check.look(connection, findings)
-        except ServiceError as error:
-            if error.reason not in {"CORRUPT", "NOT_A_DATABASE"}:
-                raise
-            findings.wrong(f"the check could not go on: {error.message}")
-        finally:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-        yield findings.answer
+        yield _found(connection, path, check).answer
+
+
+def problems(connection: Connection, path: Path) -> Iterator[str]:
+    """Runs every check of a file that is not served, and yields the first problems of each, which name no contents.
+
+    Args:
+        connection: For reading; nobody else uses it.
+        path: Its file, for errors.
+    """
+    for check in CHECKS:
+        yield from (f"{check.name}: {problem}" for problem in _found(connection, path, check).problems)
+
+
+def _found(connection: Connection, path: Path, check: Check) -> Findings:
+    deadline.remaining()
+    findings = Findings(check.name, check.remedy)
+    try:
+        with faults.told_in_use(path):
+            check.look(connection, findings)
+    except ServiceError as error:
+        if error.reason not in {"CORRUPT", "NOT_A_DATABASE"}:
+            raise
+        findings.wrong(f"the check could not go on: {error.message}")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+    return findings

@@ -18,6 +18,8 @@ class Findings:
 
     def __init__(self, check: str, remedy: str) -> None:
         self.answer = pb.VerifyResponse(check=check)
+        self.problems: list[str] = []
+        """What the answer tells, without the remedy."""
         self._remedy = remedy
 
     def looked_at(self, number: int) -> None:
@@ -28,4 +30,5 @@ class Findings:
         """Counts one thing that is wrong; the text names ids and no contents."""
         self.answer.wrong += 1
         if self.answer.wrong <= MAX_PROBLEMS:
+            self.problems.append(problem)
             self.answer.problems.append(f"{problem}; {self._remedy}")
