@@ -213,6 +213,6 @@ def test_what_is_purged_must_be_meant(run: Run, shown: Run) -> None:
     run("forget", str(ids[1]))
     namespace = run("list")[1]["memories"][0]["namespace"]
     code, seen = shown("purge", "--namespace", namespace, "--deleted-before", "2100-01-01", "--dry-run")
-    assert (code, seen) == (0, {"out": f"would erase: {ids[1]}", "err": ""})
+    assert (code, seen) == (0, {"out": f"would erase in namespace {namespace}: {ids[1]}", "err": ""})
     assert run("purge", "--deleted-before", "2100-01-01", "--yes")[1]["ids"] == ids[1:2]
     assert run("list", "--all-states")[1]["total"] == 1

@@ -49,7 +49,9 @@ def test_a_damaged_store_fails_its_verification(home: Path) -> None:
     document = json.loads(told.stdout)
     damaged = [check for check in document["checks"] if check["problems"]]
     assert document["wrong"] == sum(check["wrong"] for check in damaged) > 0
-    assert people.stdout.decode().endswith(f"{document['wrong']} things are wrong\n")
+    assert people.stdout.decode().endswith(
+        "1 thing is wrong\n" if document["wrong"] == 1 else f"{document['wrong']} things are wrong\n"
+    )
 
 
 def test_the_storage_service_is_found_where_it_is_said_to_listen(

@@ -14,7 +14,7 @@ import grpc
 from hippovault.storage.v1 import maintenance_pb2 as pb
 from hippovault_chassis.errors import ServiceError
 from hippovault_gateway.cli.options import STORE_DEFAULTS, StoreOptions
-from hippovault_gateway.cli.output import show_json, show_line
+from hippovault_gateway.cli.output import counted, show_json, show_line
 from hippovault_gateway.cli.progress import bar
 from hippovault_gateway.cli.store import connect
 from hippovault_gateway.views import iso
@@ -49,7 +49,8 @@ def backup(target: Path = Path(), /, *, options: StoreOptions = STORE_DEFAULTS) 
             }
         )
         return
-    show_line(f"backed up: {header.memories} memories in {file}, {header.size_bytes} bytes, sha256 {sha256}")
+    memories = counted(header.memories, "memory", "memories")
+    show_line(f"backed up: {memories} in {file}, {header.size_bytes} bytes, sha256 {sha256}")
     if keys:
         show_line(f"its keys: {keys}; they belong beside it, and are of use only with the key that wraps them")
 

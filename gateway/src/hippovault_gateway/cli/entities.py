@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from hippovault_chassis.errors import ServiceError
+from hippovault_chassis.memory_rules import DEFAULT_NAMESPACE
 from hippovault_gateway.cli import inputs
 from hippovault_gateway.cli.client import connect
 from hippovault_gateway.cli.inputs import BY_ID, Naming
@@ -39,7 +40,8 @@ def get(
     Args:
         memory_id: The memory's id.
         naming: Its other names.
-        as_of: As it was then, ISO 8601; also when it is deleted by now. Without hints, which have no past.
+        as_of: With the content that it had then, ISO 8601; also when it is deleted by now. Its other fields are as they
+            were when that content ended, or are now; hints have no past.
         deleted: A deleted memory instead of a live one.
         options: Which memory, and how to answer.
     """
@@ -69,7 +71,9 @@ def history(
     full: bool = False,
     options: ClientOptions = CLIENT_DEFAULTS,
 ) -> None:
-    """Lists what a memory, live or deleted, is and was, newest first.
+    """Lists the contents that a memory, live or deleted, has and had, newest first.
+
+    A change of other fields makes no version: each stands as it was when that content ended, or is now.
 
     Args:
         memory_id: The memory's id.
@@ -149,7 +153,7 @@ def purge(
     Args:
         memory_id: The memory's id.
         naming: Its other names.
-        deleted_before: Erase all that were deleted before this time, ISO 8601.
+        deleted_before: Erase all of the namespace, and of no other, that were deleted before this time, ISO 8601.
         dry_run: Only tell what would be erased.
         yes: Really erase: nothing brings back what is erased.
         options: Which memory, and how to answer.
@@ -169,7 +173,8 @@ def purge(
     if options.json:
         show_json(view.model_dump())
         return
-    show_line(f"{'would erase' if view.dry_run else 'erased'}: {_ids(view.ids, view.purged)}")
+    done = "would erase" if view.dry_run else "erased"
+    show_line(f"{done} in namespace {naming.namespace or DEFAULT_NAMESPACE}: {_ids(view.ids, view.purged)}")
 
 
 def _ids(ids: Sequence[int], total: int) -> str:

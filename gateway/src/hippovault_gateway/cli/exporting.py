@@ -15,7 +15,7 @@ from hippovault_chassis import record_lines
 from hippovault_gateway.cli import databases, store
 from hippovault_gateway.cli.backup import new_file
 from hippovault_gateway.cli.options import STORE_DEFAULTS, StoreOptions
-from hippovault_gateway.cli.output import show_json, show_line, warn
+from hippovault_gateway.cli.output import counted, show_json, show_line, warn
 from hippovault_gateway.cli.progress import bar
 
 STDOUT = "-"
@@ -30,8 +30,9 @@ def export(
 ) -> None:
     """Writes every memory, live and deleted, with its hints, history and vectors, into a new file.
 
-    The file is JSON lines, which import takes back with nothing lost; one whose name ends in .db is a database as
-    mcp-memory-service and claude-hippo read it. Neither is encrypted, even where the store is.
+    The file is JSON lines, which import takes back with nothing lost but the ids: they are new. One whose name ends in
+    .db is a database as mcp-memory-service and claude-hippo read it, with new ids too. Neither is encrypted, even where
+    the store is.
 
     Args:
         file: The file, or - for stdout.
@@ -52,12 +53,13 @@ def export(
                 show(count, None)
 
         write(lines())
+    exported = f"exported: {counted(count, 'memory', 'memories')}"
     if file == STDOUT:
-        warn(f"exported: {count} memories")
+        warn(exported)
     elif options.json:
         show_json({"file": file, "memories": count})
     else:
-        show_line(f"exported: {count} memories into {file}")
+        show_line(f"{exported} into {file}")
 
 
 @contextmanager

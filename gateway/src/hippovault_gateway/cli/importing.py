@@ -108,9 +108,9 @@ def import_file(file: Path, /, *, options: ImportOptions = IMPORT_DEFAULTS) -> i
 
     A line to remember is an object with the member content and, optionally, namespace, category, key, tags, hints,
     memory_type, status, importance, metadata and created_at. What export wrote, and the databases of
-    mcp-memory-service and claude-hippo, come in as they are, with hints, history and vectors; where a memory is there
-    already, the one that was changed last stays. What is wrong is told, and the rest goes in; a file may be imported
-    again.
+    mcp-memory-service and claude-hippo, come in as they are, with hints, history and vectors, under new ids; where a
+    memory is there already, the one that was changed last stays, under the id there. What is wrong is told, and the
+    rest goes in; a file may be imported again.
 
     Args:
         file: The file.
@@ -194,6 +194,6 @@ def _show(view: ImportView, stopped: ServiceError | None, *, as_json: bool) -> N
         output.show_json({**view.model_dump(), **error})
         return
     counts = ", ".join(f"{getattr(view, name)} {name}" for name in (*OUTCOMES.values(), "failed"))
-    output.show_line(f"{view.lines} lines: {counts}")
+    output.show_line(f"{output.counted(view.lines, 'line')}: {counts}")
     if stopped:
         output.warn(f"stopped: {stopped.message}")

@@ -144,6 +144,9 @@ def _show_ping(ping: PingView | None, error: dict[str, str] | None) -> None:
         return
     rows = [(one.name, "serving" if one.serving else "down", one.detail or one.reason) for one in ping.services]
     output.show_table(["service", "state", "detail"], rows)
-    output.show_line(f"{ping.live_memories} memories, {ping.deleted_memories} forgotten; version {ping.version}")
+    if ping.live_memories is not None:
+        live = output.counted(ping.live_memories, "memory", "memories")
+        output.show_line(f"{live}, {ping.deleted_memories} forgotten")
+    output.show_line(f"version {ping.version}")
     if ping.mcp_http_url:
         output.show_line(f"MCP over HTTP: {ping.mcp_http_url}")

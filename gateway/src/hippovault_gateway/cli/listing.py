@@ -11,7 +11,7 @@ from hippovault_gateway.cli import inputs
 from hippovault_gateway.cli.client import connect
 from hippovault_gateway.cli.inputs import Names, Tags
 from hippovault_gateway.cli.options import CLIENT_DEFAULTS, ClientOptions
-from hippovault_gateway.cli.output import show_json, show_line, show_table
+from hippovault_gateway.cli.output import counted, show_json, show_line, show_table
 from hippovault_gateway.documents import parse
 from hippovault_gateway.entity_arguments import ScanArguments
 from hippovault_gateway.entity_views import ScanView
@@ -81,7 +81,7 @@ def list_memories(
     columns = ["deleted at (UTC)"] if deleted or all_states else []
     cells = [[when(memory.deleted_at)] if columns else [] for memory in view.memories]
     show_memories(view.memories, namespace, columns, cells, full=full)
-    show_line(f"{len(view.memories)} of {view.total} memories")
+    show_line(f"{len(view.memories)} of {counted(view.total, 'memory', 'memories')}")
     if view.next_page_token:
         show_line(f"more: --page-token {view.next_page_token}")
 

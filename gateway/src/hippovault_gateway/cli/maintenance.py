@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hippovault.storage.v1 import maintenance_pb2 as pb
 from hippovault_gateway.cli.options import STORE_DEFAULTS, StoreOptions
-from hippovault_gateway.cli.output import show_json, show_line, show_table
+from hippovault_gateway.cli.output import counted, show_json, show_line, show_table
 from hippovault_gateway.cli.progress import bar
 from hippovault_gateway.cli.store import connect
 
@@ -30,7 +30,7 @@ def verify(*, options: StoreOptions = STORE_DEFAULTS) -> int:
     else:
         rows = ([one.check, one.checked, one.wrong, "\n".join(one.problems)] for one in checks)
         show_table(["check", "checked", "wrong", "problems"], rows)
-        show_line(f"{wrong} things are wrong" if wrong else "nothing is wrong")
+        show_line(counted(wrong, "thing is wrong", "things are wrong") if wrong else "nothing is wrong")
     return 1 if wrong else 0
 
 
@@ -51,7 +51,9 @@ def reindex(*, options: StoreOptions = STORE_DEFAULTS) -> None:
 
 
 def rotate_key(*, data_key: bool = False, options: StoreOptions = STORE_DEFAULTS) -> None:
-    """Wraps the key of an encrypted store with the key that its source gives now. The memory goes on serving.
+    """Wraps the key of an encrypted store with the first key that its source gives now. The memory goes on serving.
+
+    The former key, on the source's second line, may go then; keep it elsewhere as long as backups made under it.
 
     Args:
         data_key: Make a new data key too, and encrypt everything with it.
@@ -66,3 +68,4 @@ def rotate_key(*, data_key: bool = False, options: StoreOptions = STORE_DEFAULTS
         return
     encrypted = f", {last.done} of {last.total} encrypted anew" if data_key else ""
     show_line(f"rotated: the data key is wrapped by {last.key_id}{encrypted}")
+    show_line("the key's source needs no second line now; keep that key for backups that were made under it")

@@ -41,9 +41,10 @@ def remember(
         stdin: Read the text from stdin instead, without the line break that ends it.
         namespace: The memory's scope (default: "default").
         category: A group of your choice; with --key your own name for this memory.
-        key: Remembering the same category and key again updates the memory.
+        key: Remembering the same category and key again updates the memory; what it was stays in its history.
         tags: Labels to filter by; may be repeated.
-        hints: Up to 3 wordings of questions that this memory answers; may be repeated.
+        hints: Up to 3 wordings of questions that this memory answers; may be repeated. Refused unless the
+            memory was started with HIPPOVAULT_HINTS_ENABLED=1.
         memory_type: Such as decision, observation, pattern.
         importance: 0 to 1.
         metadata: A JSON object of yours.

@@ -19,6 +19,11 @@ def printable(text: str) -> str:
     return _UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
+def counted(number: int, one: str, many: str = "") -> str:
+    """Returns a number and what it counts; `many` is said of more and of none where it is not `one` with an s."""
+    return f"{number} {one if number == 1 else many or f'{one}s'}"
+
+
 def show_json(document: Mapping[str, Any]) -> None:
     """Prints one JSON document, in UTF-8 whatever the locale."""
     text = json.dumps(document, ensure_ascii=False, indent=INDENT)

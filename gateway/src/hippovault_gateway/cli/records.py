@@ -119,4 +119,5 @@ def show(view: RecordsView, *, as_json: bool) -> None:
     if as_json:
         output.show_json(view.model_dump())
         return
-    output.show_line(f"{view.lines} lines: {view.imported} imported, {view.kept} kept, {view.failed} failed")
+    lines = output.counted(view.lines, "line")
+    output.show_line(f"{lines}: {view.imported} imported, {view.kept} kept, {view.failed} failed")

@@ -48,13 +48,14 @@ def update(
         new_key: The key that it gets.
         tags: All its tags; may be repeated.
         hints: Up to 3 wordings of questions that this memory answers, all of them; may be repeated.
+            Refused unless the memory was started with HIPPOVAULT_HINTS_ENABLED=1.
         memory_type: Such as decision, observation, pattern.
         importance: 0 to 1.
         metadata: A JSON object of yours.
         created_at: When it happened, ISO 8601.
         status: Its state in your words, such as open or done.
         clear: A field to empty: category, key, tags, hints, memory_type, importance, metadata, status; may be repeated.
-        expected_version: Refuse unless the memory has this version.
+        expected_version: Refuse unless the memory has this version, which counts contents, not changes of other fields.
         dry_run: Only tell what it would be.
         options: Which memory, and how to answer.
     """

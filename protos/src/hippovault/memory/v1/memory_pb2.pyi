@@ -58,9 +58,10 @@ class _WriteOutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_WriteOut
     WRITE_OUTCOME_CREATED: _WriteOutcome.ValueType  # 1
     """A new memory."""
     WRITE_OUTCOME_EXISTED: _WriteOutcome.ValueType  # 2
-    """The memory was there with the same content. Tags were merged; hints replaced where given, and by none where the
-    write has a key; key, type, status, importance and metadata replaced where given; its time, surprise and vector stay, or are
-    taken from this write where it had none.
+    """The memory was there with the same content. Tags were merged; type, status, importance and metadata replaced where
+    given; category and key by those of a write with a key, the category alone where the memory has no key; hints
+    where given, and by none where the write has a key. Its time stays; surprise and vector too, or are taken from this
+    write where it had none.
     """
     WRITE_OUTCOME_UPDATED: _WriteOutcome.ValueType  # 3
     """The memory of that key has new content and the fields of this write; those not given are empty now. Its time stays
@@ -76,9 +77,10 @@ WRITE_OUTCOME_UNSPECIFIED: WriteOutcome.ValueType  # 0
 WRITE_OUTCOME_CREATED: WriteOutcome.ValueType  # 1
 """A new memory."""
 WRITE_OUTCOME_EXISTED: WriteOutcome.ValueType  # 2
-"""The memory was there with the same content. Tags were merged; hints replaced where given, and by none where the
-write has a key; key, type, status, importance and metadata replaced where given; its time, surprise and vector stay, or are
-taken from this write where it had none.
+"""The memory was there with the same content. Tags were merged; type, status, importance and metadata replaced where
+given; category and key by those of a write with a key, the category alone where the memory has no key; hints
+where given, and by none where the write has a key. Its time stays; surprise and vector too, or are taken from this
+write where it had none.
 """
 WRITE_OUTCOME_UPDATED: WriteOutcome.ValueType  # 3
 """The memory of that key has new content and the fields of this write; those not given are empty now. Its time stays
@@ -129,7 +131,7 @@ class Memory(_message.Message):
     metadata: _builtins.str
     """A JSON object. Besides the caller's own members, `_hippo.surprise` mirrors the field `surprise`."""
     version: _builtins.int
-    """1 at first, one more with every change of content."""
+    """1 at first, one more with every change of content; changes of other fields do not count."""
     model_revision: _builtins.str
     """Revision of the model that made the stored vector; empty when it is unknown."""
     status: _builtins.str
@@ -195,7 +197,7 @@ class MemoryVersion(_message.Message):
     UNTIL_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def memory(self) -> Global___Memory:
-        """As it was at the end of that time, without hints."""
+        """Fields other than the content are as they were when that content ended, or are now; hints have no past."""
 
     @_builtins.property
     def since(self) -> _timestamp_pb2.Timestamp:

@@ -413,7 +413,9 @@ class GetMemoryRequest(_message.Message):
     def ref(self) -> _memory_pb2.MemoryRef: ...
     @_builtins.property
     def as_of(self) -> _timestamp_pb2.Timestamp:
-        """Present: the memory as it was at this time by the store's clock, deleted since or not, without hints."""
+        """Present: the memory with the content that it had at this time by the store's clock, deleted since or not. The
+        fields other than the content are as they were when that content ended, or are now; hints have no past.
+        """
 
     def __init__(
         self,
@@ -602,7 +604,7 @@ class UpdateMemoryRequest(_message.Message):
     DRY_RUN_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     expected_version: _builtins.int
-    """Not 0: ABORTED unless the memory has this version."""
+    """Not 0: ABORTED unless the memory has this version. It counts contents, not changes of other fields."""
     dry_run: _builtins.bool
     """Tells what the memory would be and changes nothing."""
     @_builtins.property
@@ -794,7 +796,7 @@ class PurgeRequest(_message.Message):
 
     @_builtins.property
     def deleted_before(self) -> _timestamp_pb2.Timestamp:
-        """All that were deleted before this time."""
+        """All of the namespace that were deleted before this time."""
 
     def __init__(
         self,

@@ -334,7 +334,8 @@ class GetMemoryRequest(_message.Message):
     def ref(self) -> _memory_pb2.MemoryRef: ...
     @_builtins.property
     def as_of(self) -> _timestamp_pb2.Timestamp:
-        """Present: the memory as it was at this time by the store's clock, deleted since or not, without hints. The reference
+        """Present: the memory with the content that it had at this time by the store's clock, deleted since or not. The
+        fields other than the content are as they were when that content ended, or are now; hints have no past. The reference
         names it by what it is called now.
         """
 
@@ -572,7 +573,7 @@ class UpdateMemoryRequest(_message.Message):
     """Of the new content; must be given with it, and not without."""
     model_revision: _builtins.str
     expected_version: _builtins.int
-    """Not 0: ABORTED unless the memory has this version."""
+    """Not 0: ABORTED unless the memory has this version. It counts contents, not changes of other fields."""
     dry_run: _builtins.bool
     """Tells what the memory would be and changes nothing."""
     @_builtins.property
@@ -754,7 +755,7 @@ class PurgeMemoriesRequest(_message.Message):
 
     @_builtins.property
     def deleted_before(self) -> _timestamp_pb2.Timestamp:
-        """All that were deleted before this time."""
+        """All of the namespace that were deleted before this time."""
 
     def __init__(
         self,
