@@ -216,3 +216,4 @@ def test_what_is_purged_must_be_meant(run: Run, shown: Run) -> None:
     assert (code, seen) == (0, {"out": f"would erase in namespace {namespace}: {ids[1]}", "err": ""})
     assert run("purge", "--deleted-before", "2100-01-01", "--yes")[1]["ids"] == ids[1:2]
     assert run("list", "--all-states")[1]["total"] == 1
+    assert shown("list", "--all-states", "--namespace", namespace)[1]["out"].endswith("1 of 1 memory")

@@ -142,6 +142,7 @@ def test_a_store_is_encrypted_backed_up_with_its_keys_rotated_and_decrypted(
         assert (code, backup["encryption"]) == (0, "values")
         code, rotated = run("rotate-key", "--data-key")
         assert (code, rotated["done"] == rotated["total"] > 0, bool(rotated["key_id"])) == (0, True, True)
+        assert b"keep that key for backups" in hippovault(home, "rotate-key").stdout
     keys = Path(backup["keys"])
     assert (keys.name, stat.S_IMODE(keys.stat().st_mode)) == ("copy.db.keys", 0o600)
     assert run("restore", backup["file"])[0] == 0
