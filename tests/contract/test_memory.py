@@ -427,3 +427,4 @@ def test_a_hit_that_surprise_lifts_from_far_below_comes_whole(gateway: MemorySer
     request.limit, request.no_surprise_boost = 10, True
     plain = [hit.memory.content for hit in gateway.Recall(request, timeout=SECONDS).hits]
     assert plain.index(hit.memory.content) > 2  # Of the two that come whole without being asked for.
+    assert hit.matched_by == [memory_pb2.MATCHED_BY_DENSE]

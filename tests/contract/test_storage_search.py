@@ -9,10 +9,27 @@ from typing import Any
 
 import pytest
 
+from hippovault.memory.v1 import memory_pb2
 from hippovault.memory.v1.memory_pb2 import Surprise
+from hippovault.storage.v1 import maintenance_pb2
 from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault.storage.v1.storage_pb2_grpc import StorageServiceStub
-from support.storage import SECONDS, Code, Filter, Store, at, near, refused, stub_of, vector
+from support.storage import (
+    SECONDS,
+    Code,
+    Filter,
+    Ref,
+    Store,
+    at,
+    connected,
+    encrypted,
+    maintaining,
+    near,
+    refused,
+    serving,
+    stub_of,
+    vector,
+)
 
 
 @pytest.fixture(scope="module")
@@ -253,6 +270,79 @@ def test_hints_come_back_with_a_revival_only_when_given(store: Store) -> None:
     assert store.matching("zebra") == []
     store.add("text")
     assert store.matching("zebra") == []
+
+
+CONTENT, HINT, DENSE = memory_pb2.MATCHED_BY_CONTENT, memory_pb2.MATCHED_BY_HINT, memory_pb2.MATCHED_BY_DENSE
+
+
+def ways(store: Store, query: str, dense: bytes = b"", k: int = 10) -> dict[str, list[memory_pb2.MatchedBy.ValueType]]:
+    """How each hit was found."""
+    return {hit.memory.content: list(hit.matched_by) for hit in store.search(dense=dense, keyword=query, k=k).hits}
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("gateway", [CONTENT]),
+        ("port", [HINT]),
+        ("listening", [HINT]),
+        ("Which port does the gateway have?", [CONTENT, HINT]),
+        ("bind", [CONTENT, HINT]),
+        ("東京", [CONTENT]),
+        ("大阪", [HINT]),
+        ("雨", [CONTENT, HINT]),
+        ("東京 大阪", [CONTENT, HINT]),
+    ],
+)
+def test_a_hit_tells_where_the_words_are(store: Store, query: str, found: list[memory_pb2.MatchedBy.ValueType]) -> None:
+    content = "The gateway binds to 8443. 東京の雨"
+    store.add(content, hints=["what port does the api listen on", "does it bind 大阪の雨"])
+    store.add("unrelated text", hints=["of nothing"])
+    assert ways(store, query) == {content: found}
+
+
+def test_a_stop_word_in_the_content_or_the_hints_is_no_match(store: Store) -> None:
+    store.add("what is the zebra", hints=["what is the gnu"])
+    assert ways(store, "what is the") == {}
+    assert ways(store, "what is the zebra") == {"what is the zebra": [CONTENT]}
+    assert ways(store, "what is the gnu") == {"what is the zebra": [HINT]}
+
+
+def test_a_hit_tells_which_arms_returned_it(store: Store) -> None:
+    store.add("near", near(0.9), hints=["zebra"])
+    store.add("nearer", near(0.95))
+    store.add("zebra", near(0.1), hints=["gnu"])
+    assert ways(store, "zebra", vector(1), k=2) == {"near": [HINT, DENSE], "nearer": [DENSE], "zebra": [CONTENT]}
+    assert ways(store, "what is the?", vector(1), k=1) == {"nearer": [DENSE]}
+    assert ways(store, "", vector(1), k=1) == {"nearer": [DENSE]}
+
+
+def test_what_a_hit_was_matched_by_follows_the_memory(store: Store) -> None:
+    memory = store.add("zebra", hints=["gnu", "zebra"])
+    ref = Ref(id=memory.id)
+    assert ways(store, "zebra gnu") == {"zebra": [CONTENT, HINT]}
+    store.update(ref, hints=["gnu"])
+    assert ways(store, "zebra") == {"zebra": [CONTENT]}
+    store.delete(ref)
+    assert ways(store, "zebra gnu") == {}
+    store.undelete(ref)
+    assert ways(store, "gnu") == {"zebra": [HINT]}
+    store.update(ref, mask=["hints"])
+    assert ways(store, "gnu") == {}
+    assert ways(store, "zebra gnu") == {"zebra": [CONTENT]}
+
+
+@pytest.mark.parametrize("mode", ["off", "values"])
+def test_a_reindex_leaves_what_hits_are_matched_by(home: Path, mode: str) -> None:
+    with serving(home, environment=encrypted(mode)) as process, connected(process) as stub:
+        store = Store(stub)
+        store.add("zebra", hints=["gnu"])
+        store.add("gnu", hints=["gnu"])
+        found = {"zebra": [HINT], "gnu": [CONTENT, HINT]}
+        assert ways(store, "gnu") == found
+        with maintaining(process) as maintenance:
+            list(maintenance.Reindex(maintenance_pb2.ReindexRequest(), timeout=SECONDS))
+        assert ways(store, "gnu") == found
 
 
 # -------------------------------------------------------------------------------------------------------- both arms

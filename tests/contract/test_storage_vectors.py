@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from google.protobuf.field_mask_pb2 import FieldMask
 
 from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault.storage.v1.storage_pb2_grpc import StorageServiceStub
 from hippovault_storage import checks
-from support.storage import SECONDS, Code, Store, database, near, opened, refused, rows, stub_of, vector
+from support.storage import SECONDS, Code, Memory, Ref, Store, database, near, opened, refused, rows, stub_of, vector
 
 CODES = pb.TokenCodes(encoding="int8", codes=b"\x01\x02\x03")
 
@@ -80,6 +81,33 @@ def test_token_codes_stay_with_their_content(store: Store) -> None:
     assert found_codes(store, "zebra") == other
     store.put("gnu", category="c", key="k")
     assert found_codes(store, "gnu") is None
+
+
+def test_an_update_to_the_same_content_takes_token_codes(store: Store) -> None:
+    memory = store.put("zebra", token_codes=CODES).memory
+    other = pb.TokenCodes(encoding="int8", codes=b"\x04")
+
+    def update(codes: pb.TokenCodes | None, *, dry_run: bool = False) -> bool:
+        request = pb.UpdateMemoryRequest(
+            namespace=store.namespace,
+            ref=Ref(id=memory.id),
+            memory=Memory(content="zebra"),
+            update_mask=FieldMask(paths=["content"]),
+            vectors=vector(1),
+            model_revision="model-1",
+            token_codes=codes,
+            dry_run=dry_run,
+        )
+        response = store.stub.UpdateMemory(request, timeout=SECONDS)
+        assert response.memory == memory
+        return response.changed
+
+    assert not update(CODES)
+    assert update(other, dry_run=True)
+    assert found_codes(store, "zebra") == CODES
+    assert update(other)
+    assert not update(None)
+    assert found_codes(store, "zebra") == other
 
 
 def test_hits_with_large_token_codes_fit_into_an_answer(store: Store) -> None:

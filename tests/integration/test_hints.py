@@ -19,6 +19,7 @@ from hippovault.memory.v1 import memory_service_pb2 as pb
 from hippovault.memory.v1.memory_service_pb2_grpc import MemoryServiceStub
 from hippovault_chassis import channels
 from hippovault_chassis.errors import ServiceError
+from hippovault_gateway.cli import app
 from hippovault_gateway.servicer import NAME
 from support.command import in_process
 from support.processes import environment, start
@@ -202,6 +203,70 @@ def test_hints_are_stored_trimmed_and_their_words_find_the_memory(
     [memory] = on.found(namespace, "port")
     assert (memory.content, list(memory.hints)) == (CONTENT, [HINT, longest])
     assert on.listed(namespace) == [memory]
+
+
+def by_tool(gateway: Gateway, tool: str, arguments: dict[str, Any]) -> list[dict[str, Any]]:
+    """The hits that a tool finds."""
+
+    async def call() -> list[dict[str, Any]]:
+        async with Client(gateway.mcp_http_url) as client:
+            found = (await client.call_tool(tool, arguments)).structured_content
+            assert found
+            hits: list[dict[str, Any]] = found["hits"]
+            return hits
+
+    return anyio.run(call)
+
+
+@pytest.mark.parametrize(
+    ("query", "mode", "found"),
+    [
+        ("which port", "keyword", ["hint"]),
+        ("8443", "keyword", ["content"]),
+        ("is port 8443 bound", "hybrid", ["content", "hint", "dense"]),
+        ("which port", "dense", ["dense"]),
+    ],
+)
+def test_every_door_tells_what_a_hit_was_matched_by(
+    on: Gateway,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    namespace: str,
+    query: str,
+    mode: str,
+    found: list[str],
+) -> None:
+    on.stub.Remember(pb.RememberRequest(namespace=namespace, content=CONTENT, hints=[HINT]), timeout=SECONDS)
+    run = in_process(on.variables, monkeypatch, capsys)
+    [by_command] = run("recall", query, "--namespace", namespace, "--mode", mode)[1]["hits"]
+    arguments = {"query": query, "namespace": namespace, "mode": mode}
+    [by_own] = by_tool(on, "hippo_recall", arguments)
+    [by_alias] = by_tool(on, "retrieve_memory", arguments)
+    number = pb.RecallMode.Value(f"RECALL_MODE_{mode.upper()}")
+    request = pb.RecallRequest(namespace=namespace, query=query, mode=number)
+    [hit] = on.stub.Recall(request, timeout=SECONDS).hits
+    assert [f"MATCHED_BY_{name.upper()}" for name in found] == [
+        memory_pb2.MatchedBy.Name(each) for each in hit.matched_by
+    ]
+    assert by_command["matched_by"] == by_own["matched_by"] == by_alias["matched_by"] == found
+
+
+def test_a_table_marks_the_hits_that_hints_found(
+    on: Gateway, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], namespace: str
+) -> None:
+    for content, hints in ((CONTENT, [HINT]), ("The port is old.", [])):
+        on.stub.Remember(pb.RememberRequest(namespace=namespace, content=content, hints=hints), timeout=SECONDS)
+    for name, value in on.variables.items():
+        monkeypatch.setenv(name, value)
+
+    def table(query: str) -> list[str]:
+        app.run(["recall", query, "--namespace", namespace, "--mode", "keyword"])
+        return [line for line in capsys.readouterr().out.splitlines() if line.strip()]
+
+    heading, _, *rows = table("port")
+    assert " hint " in heading
+    assert {row.split()[-1]: "yes" in row for row in rows} == {"8443.": True, "old.": False}
+    assert " hint " not in table("8443")[0]
 
 
 def test_null_hints_are_none(off: Gateway, commands: dict[str, Callable[[Gateway], Remember]], namespace: str) -> None:

@@ -156,6 +156,7 @@ def _hit(ranked: _Ranked) -> pb.Hit:
         relevance=ranked.relevance,
         surprise=found.surprise,
         decay=ranked.decay,
+        matched_by=found.matched_by,
     )
     if found.HasField("dense"):
         hit.dense.CopyFrom(found.dense)

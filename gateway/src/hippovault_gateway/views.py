@@ -125,6 +125,13 @@ class MemoryView(View):
         return cls(**cls.members(memory))
 
 
+MATCHED_BY = {
+    memory_pb2.MATCHED_BY_CONTENT: "content",
+    memory_pb2.MATCHED_BY_HINT: "hint",
+    memory_pb2.MATCHED_BY_DENSE: "dense",
+}
+
+
 class HitView(MemoryView):
     """A recalled memory with the reasons for its place."""
 
@@ -137,6 +144,7 @@ class HitView(MemoryView):
     dense_rank: int | None
     keyword_rank: int | None
     keyword_score: Score | None = Field(description="BM25; null when no word matches.")
+    matched_by: list[str] = Field(description="content and hint by words, dense by meaning.")
 
     @classmethod
     def of_hit(cls, hit: memory_service_pb2.Hit) -> Self:
@@ -152,6 +160,7 @@ class HitView(MemoryView):
             dense_rank=hit.dense.rank or None,
             keyword_rank=hit.keyword.rank or None,
             keyword_score=hit.keyword.score if hit.HasField("keyword") else None,
+            matched_by=[MATCHED_BY[found] for found in hit.matched_by],
         )
 
 

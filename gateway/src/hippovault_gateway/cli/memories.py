@@ -128,7 +128,10 @@ def recall(
         warn(view.degraded)
     if view.omitted_hits:
         warn(f"{view.omitted_hits} hits were left off, since the answer would be too large")
-    show_memories(view.hits, namespace, ["score"], [[f"{hit.score:.3f}"] for hit in view.hits], full=full)
+    hinted = ["hint" in hit.matched_by for hit in view.hits]  # Seldom: few memories have hints.
+    columns = ["score", "hint"] if any(hinted) else ["score"]
+    cells = [[f"{hit.score:.3f}", "yes" if by_hint else ""] for hit, by_hint in zip(view.hits, hinted, strict=True)]
+    show_memories(view.hits, namespace, columns, [row[: len(columns)] for row in cells], full=full)
 
 
 def forget(

@@ -90,6 +90,32 @@ WRITE_OUTCOME_REVIVED: WriteOutcome.ValueType  # 4
 """The memory had been deleted and lives again, with the fields of this write; a key that it had stays."""
 Global___WriteOutcome: _TypeAlias = WriteOutcome  # noqa: Y015
 
+class _MatchedBy:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _MatchedByEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_MatchedBy.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    MATCHED_BY_UNSPECIFIED: _MatchedBy.ValueType  # 0
+    MATCHED_BY_CONTENT: _MatchedBy.ValueType  # 1
+    """A word of the query stands in the content."""
+    MATCHED_BY_HINT: _MatchedBy.ValueType  # 2
+    """A word of the query stands in the hints."""
+    MATCHED_BY_DENSE: _MatchedBy.ValueType  # 3
+    """The memory is among the nearest by meaning."""
+
+class MatchedBy(_MatchedBy, metaclass=_MatchedByEnumTypeWrapper):
+    """What of a memory a query matched."""
+
+MATCHED_BY_UNSPECIFIED: MatchedBy.ValueType  # 0
+MATCHED_BY_CONTENT: MatchedBy.ValueType  # 1
+"""A word of the query stands in the content."""
+MATCHED_BY_HINT: MatchedBy.ValueType  # 2
+"""A word of the query stands in the hints."""
+MATCHED_BY_DENSE: MatchedBy.ValueType  # 3
+"""The memory is among the nearest by meaning."""
+Global___MatchedBy: _TypeAlias = MatchedBy  # noqa: Y015
+
 @_typing.final
 class Memory(_message.Message):
     """One remembered text with what belongs to it. The same message is stored, searched and returned."""

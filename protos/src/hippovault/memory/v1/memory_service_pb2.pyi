@@ -351,6 +351,7 @@ class Hit(_message.Message):
     DECAY_FIELD_NUMBER: _builtins.int
     DENSE_FIELD_NUMBER: _builtins.int
     KEYWORD_FIELD_NUMBER: _builtins.int
+    MATCHED_BY_FIELD_NUMBER: _builtins.int
     score: _builtins.float
     """0.7 * relevance + 0.3 * clamp(surprise * max(decay, floor), 0, 1), or relevance alone without the boost."""
     relevance: _builtins.float
@@ -368,6 +369,12 @@ class Hit(_message.Message):
     def dense(self) -> _memory_pb2.ArmScore: ...
     @_builtins.property
     def keyword(self) -> _memory_pb2.ArmScore: ...
+    @_builtins.property
+    def matched_by(self) -> _containers.RepeatedScalarFieldContainer[_memory_pb2.MatchedBy.ValueType]:
+        """How the arms found it, at least one, in the order of the enum: by content or hint or both when the keyword arm
+        returned it, by dense when the dense arm returned it.
+        """
+
     def __init__(
         self,
         *,
@@ -380,10 +387,11 @@ class Hit(_message.Message):
         decay: _builtins.float = ...,
         dense: _memory_pb2.ArmScore | None = ...,
         keyword: _memory_pb2.ArmScore | None = ...,
+        matched_by: _abc.Iterable[_memory_pb2.MatchedBy.ValueType] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_cosine_similarity", b"_cosine_similarity", "_similarity", b"_similarity", "cosine_similarity", b"cosine_similarity", "dense", b"dense", "keyword", b"keyword", "memory", b"memory", "similarity", b"similarity"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cosine_similarity", b"_cosine_similarity", "_similarity", b"_similarity", "cosine_similarity", b"cosine_similarity", "decay", b"decay", "dense", b"dense", "keyword", b"keyword", "memory", b"memory", "relevance", b"relevance", "score", b"score", "similarity", b"similarity", "surprise", b"surprise"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cosine_similarity", b"_cosine_similarity", "_similarity", b"_similarity", "cosine_similarity", b"cosine_similarity", "decay", b"decay", "dense", b"dense", "keyword", b"keyword", "matched_by", b"matched_by", "memory", b"memory", "relevance", b"relevance", "score", b"score", "similarity", b"similarity", "surprise", b"surprise"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cosine_similarity: _TypeAlias = _typing.Literal["cosine_similarity"]  # noqa: Y015
     _WhichOneofArgType__cosine_similarity: _TypeAlias = _typing.Literal["_cosine_similarity", b"_cosine_similarity"]  # noqa: Y015

@@ -589,7 +589,9 @@ class UpdateMemoryRequest(_message.Message):
         """
 
     @_builtins.property
-    def token_codes(self) -> Global___TokenCodes: ...
+    def token_codes(self) -> Global___TokenCodes:
+        """Of the new content, given with vectors only; absent keeps those that are stored with the same content."""
+
     def __init__(
         self,
         *,
@@ -934,6 +936,7 @@ class SearchHit(_message.Message):
     CREATED_AT_FIELD_NUMBER: _builtins.int
     SURPRISE_FIELD_NUMBER: _builtins.int
     TOKEN_CODES_FIELD_NUMBER: _builtins.int
+    MATCHED_BY_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     surprise: _builtins.float
     """Absent when none is stored."""
@@ -957,6 +960,12 @@ class SearchHit(_message.Message):
     def token_codes(self) -> Global___TokenCodes:
         """Present where the request asks for them and they are stored."""
 
+    @_builtins.property
+    def matched_by(self) -> _containers.RepeatedScalarFieldContainer[_memory_pb2.MatchedBy.ValueType]:
+        """How the arms found it, at least one, in the order of the enum: by content or hint or both when the keyword arm
+        returned it, whose stop words and common terms count for nothing; by dense when the dense arm returned it.
+        """
+
     def __init__(
         self,
         *,
@@ -967,10 +976,11 @@ class SearchHit(_message.Message):
         created_at: _timestamp_pb2.Timestamp | None = ...,
         surprise: _builtins.float | None = ...,
         token_codes: Global___TokenCodes | None = ...,
+        matched_by: _abc.Iterable[_memory_pb2.MatchedBy.ValueType] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_surprise", b"_surprise", "created_at", b"created_at", "dense", b"dense", "keyword", b"keyword", "memory", b"memory", "surprise", b"surprise", "token_codes", b"token_codes"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_surprise", b"_surprise", "created_at", b"created_at", "dense", b"dense", "id", b"id", "keyword", b"keyword", "memory", b"memory", "surprise", b"surprise", "token_codes", b"token_codes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_surprise", b"_surprise", "created_at", b"created_at", "dense", b"dense", "id", b"id", "keyword", b"keyword", "matched_by", b"matched_by", "memory", b"memory", "surprise", b"surprise", "token_codes", b"token_codes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__surprise: _TypeAlias = _typing.Literal["surprise"]  # noqa: Y015
     _WhichOneofArgType__surprise: _TypeAlias = _typing.Literal["_surprise", b"_surprise"]  # noqa: Y015

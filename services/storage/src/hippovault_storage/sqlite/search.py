@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Iterator
 
+from hippovault.memory.v1 import memory_pb2
 from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault_storage import times
 from hippovault_storage.sqlite import distances, nearest, query, records, vectors, words
 from hippovault_storage.sqlite.connections import Connection
 from hippovault_storage.sqlite.dense.index import CodeIndex
-from hippovault_storage.sqlite.words import Terms
+from hippovault_storage.sqlite.words import Match, Terms
 
 LAST = sys.maxsize
 """The rank of a hit that an arm did not return."""
@@ -38,12 +40,11 @@ def search(
 
 
 def _response(
-    connection: Connection, request: pb.SearchMemoriesRequest, near: Scores, others: Scores, matching: Scores
+    connection: Connection, request: pb.SearchMemoriesRequest, near: Scores, others: Scores, matching: dict[int, Match]
 ) -> pb.SearchMemoriesResponse:
     near_ranks, word_ranks, cosine = _ranks(near), _ranks(matching), near | others
-    light = {
-        row[0]: row for row in query.rows(connection, LIGHT, (request.token_codes, records.as_json(near | matching)))
-    }
+    ids = records.as_json(near.keys() | matching.keys())
+    light = {row[0]: row for row in query.rows(connection, LIGHT, (request.token_codes, ids))}
     best = sorted(light, key=lambda memory_id: min(near_ranks.get(memory_id, LAST), word_ranks.get(memory_id, LAST)))
     response = pb.SearchMemoriesResponse()
     hits = {}
@@ -56,7 +57,8 @@ def _response(
         if memory_id in cosine:
             hit.dense.rank, hit.dense.score = near_ranks.get(memory_id, 0), cosine[memory_id]
         if memory_id in matching:
-            hit.keyword.rank, hit.keyword.score = word_ranks[memory_id], matching[memory_id]
+            hit.keyword.rank, hit.keyword.score = word_ranks[memory_id], matching[memory_id].score
+        hit.matched_by.extend(_matched_by(matching.get(memory_id), is_near=memory_id in near))
     wanted = best[: request.whole] if request.HasField("whole") else best
     whole = records.fitting(((memory_id, light[memory_id][3]) for memory_id in wanted), response.ByteSize())
     for row in records.rows(connection, whole):
@@ -67,5 +69,14 @@ def _response(
     return response
 
 
-def _ranks(scores: Scores) -> dict[int, int]:
-    return {memory_id: rank for rank, memory_id in enumerate(scores, start=1)}
+def _ranks(found: Iterable[int]) -> dict[int, int]:
+    return {memory_id: rank for rank, memory_id in enumerate(found, start=1)}
+
+
+def _matched_by(match: Match | None, *, is_near: bool) -> Iterator[memory_pb2.MatchedBy.ValueType]:
+    if match and match.in_content:
+        yield memory_pb2.MATCHED_BY_CONTENT
+    if match and match.in_hints:
+        yield memory_pb2.MATCHED_BY_HINT
+    if is_near:
+        yield memory_pb2.MATCHED_BY_DENSE

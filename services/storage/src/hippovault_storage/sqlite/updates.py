@@ -26,12 +26,16 @@ def update(connection: Connection, request: pb.UpdateMemoryRequest) -> pb.Update
     memory = merging.updated(stored, request, now, embedded=embedded)
     identity.check_free(connection, memory, stored)
     takes_vector = merging.takes_vector(stored, memory, request, embedded=embedded)
+    codes = request.token_codes if request.HasField("token_codes") else None
+    takes_codes = codes is not None and codes != vectors.token_codes(connection, [stored.id]).get(stored.id)
     if not request.dry_run:
         _apply(connection, memory, stored, now)
         if takes_vector:
-            codes = request.token_codes if request.HasField("token_codes") else None
             vectors.write(connection, memory.id, request.vectors, codes)
-    return pb.UpdateMemoryResponse(memory=records.as_read(memory), changed=takes_vector or memory != stored)
+        elif takes_codes:
+            vectors.write_token_codes(connection, memory.id, codes)
+    changed = takes_vector or takes_codes or memory != stored
+    return pb.UpdateMemoryResponse(memory=records.as_read(memory), changed=changed)
 
 
 def _apply(connection: Connection, memory: Memory, stored: Memory, now: float) -> None:

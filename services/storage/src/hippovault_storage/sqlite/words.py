@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault_storage.sqlite import query, scope, text
@@ -29,10 +30,22 @@ DOCUMENTS = "SELECT count(*) FROM hippo_fts_docsize"
 NEWEST = "SELECT coalesce(max(id), 0) FROM hippo_fts_docsize"
 FREQUENCY = "SELECT count(*) FROM (SELECT 1 FROM hippo_fts WHERE hippo_fts MATCH ? LIMIT ?)"
 MATCHING = f"""
-SELECT h.memory_id, bm25(hippo_fts, {BODY_WEIGHT}, {HINTS_WEIGHT}) AS score
+SELECT h.memory_id, bm25(hippo_fts, {BODY_WEIGHT}, {HINTS_WEIGHT}) AS score,
+    bm25(hippo_fts, 1, 0) < 0, bm25(hippo_fts, 0, 1) < 0
 FROM hippo_fts CROSS JOIN hippo_memories h ON h.memory_id = hippo_fts.rowid
 WHERE hippo_fts MATCH ? AND {{scope}} ORDER BY score, h.created_at DESC, h.memory_id LIMIT ?
 """
+"""A match in a column that alone has weight gives a score below 0, and none gives 0. SQLite computes these two for rows
+that may be among the best only, and bm25 counts the terms once for all three."""
+
+
+class Match(NamedTuple):
+    """How well the words of a query match a memory, and where they stand."""
+
+    score: float
+    """Higher is better."""
+    in_content: bool
+    in_hints: bool
 
 
 @dataclass(frozen=True)
@@ -78,7 +91,7 @@ class Terms:
         return common
 
 
-def find(connection: Connection, terms: Terms, request: pb.SearchMemoriesRequest) -> dict[int, float]:
+def find(connection: Connection, terms: Terms, request: pb.SearchMemoriesRequest) -> dict[int, Match]:
     """Returns the best k of the request's scope by BM25, higher being better; ties newest first, then by id."""
     voting = terms.telling(connection, text.terms(request.keyword.query))
     if not voting:
@@ -86,4 +99,6 @@ def find(connection: Connection, terms: Terms, request: pb.SearchMemoriesRequest
     within = scope.live(connection.vault, request.namespace, request.filter, one_by_one=True)
     parameters = (" OR ".join(voting), *within.parameters, request.keyword.k)
     rows = query.rows(connection, MATCHING.format(scope=within.condition), parameters)
-    return {memory_id: -score for memory_id, score in rows}  # FTS5 gives the best the lowest score.
+    return {  # FTS5 gives the best the lowest score.
+        memory_id: Match(-score, bool(in_content), bool(in_hints)) for memory_id, score, in_content, in_hints in rows
+    }

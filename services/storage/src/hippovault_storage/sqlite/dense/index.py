@@ -232,6 +232,12 @@ class CodeIndex:
         self._writer.run_alone(note)
 
     def _maintain(self, namespace: str) -> None:
+        try:
+            self._make_or_compact(namespace)
+        finally:  # What failed is asked for again.
+            self._asked.discard(namespace)
+
+    def _make_or_compact(self, namespace: str) -> None:
         index = self._indexes.get(namespace)
         if index is None or len(index.view) > GROWTH * index.trained_at:
             self._bring_up(namespace)
@@ -239,7 +245,6 @@ class CodeIndex:
             view = index.view
             self._compacted = (view, Compacted.of(view))
             self._writer.run_alone(partial(self._take_over, index))
-        self._asked.discard(namespace)
         self._ask(namespace)  # For what has come meanwhile.
 
     def _take_over(self, index: NamespaceIndex, _: Connection) -> None:
