@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import threading
 from collections.abc import Iterator
@@ -233,9 +234,9 @@ def test_small_namespaces_have_no_index(engine: SqliteEngine) -> None:
     assert indexed(engine) == 300
 
 
-@pytest.mark.parametrize("broken", [codes.Codes, namespace.Compacted])
+@pytest.mark.parametrize(("broken", "step"), [(codes.Codes, "add"), (codes.Codes, "pack"), (namespace.Compacted, "of")])
 def test_an_index_that_cannot_be_made_costs_no_answer_and_is_made_later(
-    path: Path, monkeypatch: pytest.MonkeyPatch, broken: type
+    path: Path, monkeypatch: pytest.MonkeyPatch, broken: type, step: str
 ) -> None:
     failed = threading.Event()
 
@@ -247,18 +248,19 @@ def test_an_index_that_cannot_be_made_costs_no_answer_and_is_made_later(
         SqliteEngine.open(path, DIMENSIONS, 2, index_min_vectors=MIN_VECTORS) as engine,
         monkeypatch.context() as patched,
     ):
-        patched.setattr(broken, "of" if broken is namespace.Compacted else "add", fails)
+        patched.setattr(broken, step, fails)
         fill(engine, range(MIN_VECTORS))
-        if broken is namespace.Compacted:
+        if step != "add":
             ready(engine)
             fill(engine, range(100, 140))
         assert failed.wait(30)
         fill(engine, range(200, 210))
         agrees(engine, 20)
         patched.undo()
+        numbers = itertools.count(300)
 
         def tried_again() -> bool:
-            fill(engine, range(200, 201))  # Is due at every commit, once the failed try has ended.
+            fill(engine, range(number := next(numbers), number + 1))  # Each commit may ask again.
             return engine._index.view(SPACE) is not None and tail(engine) < 30
 
         until(tried_again)

@@ -211,14 +211,17 @@ class CodeIndex:
         while (task := self._tasks.get()) and not self._closing.is_set():
             try:
                 task()
+                self._pack()
             except Exception as error:  # noqa: BLE001  # Without an index the search is slower and as right.
                 self._missed = None
                 if not self._closing.is_set():
                     log.warning("a code index could not be brought up to date", error=type(error).__name__)
             _give_back_memory()
-            if self._tasks.empty():  # While much is written, there will soon be other codes.
-                for index in self._indexes.values():
-                    index.view.codes.pack()
+
+    def _pack(self) -> None:
+        if self._tasks.empty():  # While much is written, there will soon be other codes.
+            for index in self._indexes.values():
+                index.view.codes.pack()
 
     def _take_census(self) -> None:
         with self._readers.apart() as connection:
@@ -234,8 +237,9 @@ class CodeIndex:
     def _maintain(self, namespace: str) -> None:
         try:
             self._make_or_compact(namespace)
-        finally:  # What failed is asked for again.
+        finally:  # What failed is tried again at the next commit.
             self._asked.discard(namespace)
+        self._ask(namespace)  # For what has come meanwhile.
 
     def _make_or_compact(self, namespace: str) -> None:
         index = self._indexes.get(namespace)
@@ -245,7 +249,6 @@ class CodeIndex:
             view = index.view
             self._compacted = (view, Compacted.of(view))
             self._writer.run_alone(partial(self._take_over, index))
-        self._ask(namespace)  # For what has come meanwhile.
 
     def _take_over(self, index: NamespaceIndex, _: Connection) -> None:
         if self._compacted:
