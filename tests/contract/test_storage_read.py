@@ -58,21 +58,24 @@ def test_a_content_hash_means_the_unkeyed_memory_first_then_the_oldest(store: St
 
 
 @pytest.mark.parametrize(
-    ("ref", "field"),
+    ("ref", "field", "told"),
     [
-        (Ref(id=999_999_999), "ref.id"),
-        (Ref(id=-1), "ref.id"),
-        (Ref(content_hash=UNKNOWN_HASH), "ref.content_hash"),
-        (Ref(content_hash="' OR 1=1 --"), "ref.content_hash"),
-        (entity("no", "such"), "ref.entity"),
+        (Ref(id=999_999_999), "ref.id", "999999999 names"),
+        (Ref(id=-1), "ref.id", "-1 names"),
+        (Ref(content_hash=UNKNOWN_HASH), "ref.content_hash", "names"),
+        (Ref(content_hash="' OR 1=1 --"), "ref.content_hash", "names"),
+        (entity("no", "such"), "ref.entity", '"such" of the category "no" names'),
     ],
 )
-def test_an_unknown_memory_is_not_found_by_the_field_that_names_it(store: Store, ref: Ref, field: str) -> None:
-    with refused(Code.NOT_FOUND, field):
+def test_an_unknown_memory_is_not_found_by_the_field_that_names_it(
+    store: Store, ref: Ref, field: str, told: str
+) -> None:
+    message = f'{field}: {told} no live memory of the namespace "{store.namespace}"'
+    with refused(Code.NOT_FOUND, field, message=message):
         store.get(ref)
-    with refused(Code.NOT_FOUND, field):
+    with refused(Code.NOT_FOUND, field, message=message):
         store.delete(ref)
-    with refused(Code.NOT_FOUND, field):
+    with refused(Code.NOT_FOUND, field, message=message):
         store.delete(ref, dry_run=True)
 
 

@@ -9,10 +9,12 @@ from typing import get_args
 
 import pytest
 
-from hippovault_chassis import locks
+from hippovault_chassis import locks, settings
 from hippovault_chassis.home import Home
+from hippovault_gateway.cli.app import app
+from hippovault_gateway.cli.options import Options
 from hippovault_gateway.local import log_files, mcp_configuration, notifications, state, stdio_door
-from hippovault_gateway.settings import ToolSet
+from hippovault_gateway.settings import GatewaySettings, ToolSet
 from support.command import hippovault
 
 
@@ -52,6 +54,19 @@ def test_the_door_reads_plain_command_lines_by_itself(tmp_path: Path) -> None:
     assert stdio_door.plain_arguments([]) == (default, "all")
     assert stdio_door.plain_arguments(["--tools", "hippo"]) == (default, "hippo")
     assert stdio_door.plain_arguments(["--home=/x=y", "--tools=shodh"]) == ("/x=y", "shodh")
+
+
+@pytest.mark.parametrize(("variable", "arguments"), [("", []), ("", ["--home", ""]), (None, ["--home="])])
+def test_an_empty_home_is_the_default_one_for_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str | None, arguments: list[str]
+) -> None:
+    if variable is not None:
+        monkeypatch.setenv("HIPPOVAULT_HOME", variable)
+    default = tmp_path / ".local/share/hippovault"
+    _, bound, _ = app.parse_args(["status", *arguments])
+    assert bound.arguments.get("options", Options()).layout.root == default
+    assert settings.load(GatewaySettings, "gateway", arguments).layout.root == default
+    assert stdio_door.plain_arguments(arguments) == (str(default), "all")
 
 
 @pytest.mark.parametrize(

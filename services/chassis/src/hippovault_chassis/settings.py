@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError, Parameter, Token
 from cyclopts.argument import ArgumentCollection
 from cyclopts.config import Env, Toml
 
@@ -19,7 +19,12 @@ SettingsT = TypeVar("SettingsT", bound="ProcessSettings")
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 
-HomePath = Annotated[Path, Parameter(name="--home", env_var=HOME_VARIABLE, show_default=False)]
+
+def _home(_: object, tokens: Sequence[Token]) -> Path:
+    return Path(given_home(tokens[0].value))  # An empty one is none.
+
+
+HomePath = Annotated[Path, Parameter(name="--home", env_var=HOME_VARIABLE, show_default=False, converter=_home)]
 
 
 @dataclass(frozen=True, kw_only=True)

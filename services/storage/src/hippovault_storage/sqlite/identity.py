@@ -123,8 +123,10 @@ def named(
         (namespace, *parameters),
     )
     if not ids:
+        named = {"id": f"{ref.id} ", "entity": f'"{ref.entity.key}" of the category "{ref.entity.category}" '}
         raise ServiceError.not_found(
-            f"ref.{kind}", f"names no {KINDS.get(visibility, 'live memory')} of this namespace"
+            f"ref.{kind}",
+            f'{named.get(kind or "", "")}names no {KINDS.get(visibility, "live memory")} of the namespace "{namespace}"',
         )
     return ids
 
