@@ -46,7 +46,8 @@ def status(home: Path) -> dict[str, Any]:
     """How the memory is once the supervisor knows of all; of one that was restarted it hears after clients do."""
     for _ in range(100):
         shown = answer(home, "status")
-        if shown["processes"].keys() == set(SERVICES):
+        assert shown["processes"].keys() == set(SERVICES)
+        if all(one["state"] == "serving" for one in shown["processes"].values()):
             return shown
     raise AssertionError("the supervisor does not know of all")
 
@@ -106,6 +107,12 @@ def test_a_killed_process_comes_back_and_nothing_acknowledged_is_lost(memory: Pa
     assert {other for other in SERVICES if now["processes"][other] != before["processes"][other]} == {name}
     assert now["pid"] == before["pid"]
     assert now["ping"]["live_memories"] == before["ping"]["live_memories"] + 2
+
+
+@pytest.mark.parametrize(("name", "command"), [("gateway", ["remember", "Said in the pause."]), ("storage", ["verify"])])
+def test_a_command_waits_for_the_process_that_it_asks(memory: Path, name: str, command: list[str]) -> None:
+    kill(status(memory)["processes"][name]["pid"])
+    answer(memory, *command)
 
 
 def test_a_session_ends_with_its_gateway_and_the_next_one_waits_for_the_new_gateway(memory: Path) -> None:

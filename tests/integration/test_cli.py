@@ -356,7 +356,7 @@ def test_without_a_memory_the_way_to_start_one_is_told(home: Path, arguments: li
     assert ended.returncode == 1
     error = json.loads(ended.stdout)["error"]
     assert (error["code"], error["reason"]) == ("UNAVAILABLE", "NOT_RUNNING")
-    assert error["message"].endswith("is not running; start it with: hippovault up --detach")
+    assert error["message"].endswith(f"is not running; start it with: hippovault up --detach --home {home}")
 
 
 def test_a_gateway_that_listens_elsewhere_is_found_by_its_own_settings(home: Path) -> None:

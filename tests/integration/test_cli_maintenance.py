@@ -11,6 +11,7 @@ import pytest
 
 from hippovault_chassis.home import Home
 from hippovault_chassis.locks import lock_file
+from hippovault_gateway.local import state
 from hippovault_gateway.local.state import lock_path
 from support import storage
 from support.command import Run, answer, hippovault, in_process, in_terminal
@@ -98,11 +99,11 @@ def test_a_backup_overwrites_nothing(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "mine"
     file.write_text("mine")
     code, document = run("backup", str(file))
-    assert (code, document["error"]["reason"]) == (1, "OS_ERROR")
-    assert str(file) in document["error"]["message"]
+    assert (code, document["error"]["reason"]) == (1, "FILE_EXISTS")
+    assert document["error"]["message"] == f"{file} exists already; name a new file"
     assert file.read_text() == "mine"
     missing = tmp_path / "missing" / "file"
-    assert str(missing) in run("backup", str(missing))[1]["error"]["message"]
+    assert run("backup", str(missing))[1]["error"]["message"] == f"{missing}: No such file or directory"
     assert list(tmp_path.iterdir()) == [file]
 
 
@@ -115,7 +116,25 @@ def test_while_the_memory_runs_nobody_takes_its_store(
     with lock_file(lock_path(Home(home)), "the memory is run"):
         code, document = run(*command)
     assert (code, document["error"]["reason"]) == (1, "RUNNING")
-    assert document["error"]["message"].endswith("stop it first with: hippovault down")
+    assert document["error"]["message"].endswith(f"stop it first with: hippovault down --home {home}")
+
+
+def test_a_process_that_is_down_is_told(run: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (home / "run").mkdir(parents=True)
+    monkeypatch.setenv("HIPPOVAULT_HOME", str(home))
+    serving = state.Serving(pid=1, address="unix:/s", since="2026-01-02T03:04:05.678+00:00")
+    state.write_serving(Home(home), {"storage": serving})
+    with lock_file(lock_path(Home(home)), "the memory is run"):
+        code, document = run("status")
+        people = hippovault(home, "status").stdout.decode()
+    assert code == 1
+    assert document["processes"]["storage"] == {"state": "serving", **serving}
+    down = {"state": "down", "pid": None, "since": "", "address": ""}
+    assert (document["processes"]["embedding"], document["processes"]["gateway"]) == (down, down)
+    assert [line.split()[:2] for line in people.splitlines() if " down " in line] == [
+        ["embedding", "down"],
+        ["gateway", "down"],
+    ]
 
 
 def test_what_is_no_backup_is_told(home: Path, tmp_path: Path) -> None:

@@ -81,6 +81,11 @@ def test_a_directory_with_other_content_that_others_may_write_to_is_refused(home
     assert [path.name for path in home.iterdir()] == [".profile"]
 
 
+def test_a_command_names_the_home_unless_it_is_the_default_one() -> None:
+    assert Home(Path(default_home())).command("down") == "hippovault down"
+    assert Home(Path("/a b")).command("up --detach") == "hippovault up --detach --home '/a b'"
+
+
 def test_the_tests_themselves_reach_no_users_home() -> None:
     for path in (Path.home(), Path(default_home()), Path(given_home())):
         assert path.relative_to(tempfile.gettempdir()).parts[0].startswith("hv-")

@@ -80,7 +80,7 @@ def test_whatever_breaks_off_leaves_nothing(file: Path, keys: Path, error: BaseE
 def test_what_is_there_already_stays(file: Path, keys: Path, name: str) -> None:
     there = file.with_name(name)
     there.write_text("mine")
-    with pytest.raises(FileExistsError, match=name):
+    with pytest.raises(ServiceError, match=f"{name} exists already; name a new file"):
         backup.receive(parts(CHUNKS), HEADER, file, keys)
     assert there.read_text() == "mine"
     assert list(file.parent.iterdir()) == [there]

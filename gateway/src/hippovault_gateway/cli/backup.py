@@ -69,8 +69,8 @@ def receive(parts: Iterator[pb.BackupResponse], header: pb.BackupHeader, file: P
         The SHA-256 of the copy.
 
     Raises:
-        ServiceError: What arrived is not what was sent.
-        OSError: A file is there already, or cannot be written.
+        ServiceError: What arrived is not what was sent, or a file is there already.
+        OSError: A file cannot be written.
     """
     with new_file(file) as copy, ExitStack() as undo:
         if keys:
@@ -105,10 +105,15 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
     Under its name it is whole, and on disk, once the context ends; where that fails, it is gone.
 
     Raises:
-        OSError: It is there already, or cannot be written.
+        ServiceError: It is there already.
+        OSError: It cannot be written.
     """
     partial = path.with_name(f"{path.name}.partial")
-    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ONLY))  # The name is ours from here on.
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ONLY))  # The name is ours from here on.
+    except FileExistsError:
+        problem = f"{path} exists already; name a new file"
+        raise ServiceError(grpc.StatusCode.ALREADY_EXISTS, "FILE_EXISTS", problem) from None
     try:
         partial.unlink(missing_ok=True)  # Of a run that was killed.
         with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ONLY), "wb") as file:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar, cast
 
 import grpc
@@ -16,14 +16,14 @@ from hippovault_chassis.home import Home
 from hippovault_chassis.locks import holder
 from hippovault_gateway.arguments import named_as_given
 from hippovault_gateway.cli.options import ClientOptions
-from hippovault_gateway.local.state import lock_path
+from hippovault_gateway.local.state import GATEWAY, lock_path, read_serving
 from hippovault_gateway.settings import GatewaySettings
 
 if TYPE_CHECKING:
     RequestT = TypeVar("RequestT", bound=Message)
     ResponseT = TypeVar("ResponseT", bound=Message)
 
-GATEWAY = "gateway"
+RESTART_SECONDS = 5.0
 SERVICE: str = memory_service_pb2.DESCRIPTOR.services_by_name["MemoryService"].full_name
 # Those that change nothing: a repeated write would report what the first one did as done already.
 RETRIED = ("Recall", "GetMemory", "ListMemories", "ListMemoryVersions", "SummarizeSession", "Ping")
@@ -65,12 +65,27 @@ class Client:
 
 
 @contextmanager
-def connect(options: ClientOptions) -> Iterator[Client]:
-    """Yields a client of the memory; connecting waits for the first call."""
+def connect(options: ClientOptions, *, patient: bool = True) -> Iterator[Client]:
+    """Yields a client of the memory; connecting waits for the first call.
+
+    Args:
+        options: Home and timeout.
+        patient: Whether to wait a moment for a gateway that is about to be started again.
+    """
     # Where no supervisor runs, nothing comes back by itself.
     retried = () if holder(lock_path(options.layout)) is None else RETRIED
     with channels.sync(gateway_settings(options.layout).address(GATEWAY), SERVICE, retried) as channel:
+        if patient:
+            await_restart(channel, options.layout, GATEWAY, options.timeout)
         yield Client(channel, options)
+
+
+def await_restart(channel: grpc.Channel, home: Home, name: str, seconds: float) -> None:
+    """Waits a moment for a process that its supervisor is about to start again; calls tell when it does not come."""
+    if holder(lock_path(home)) is None or name in read_serving(home):
+        return
+    with suppress(grpc.FutureTimeoutError):
+        grpc.channel_ready_future(channel).result(timeout=min(seconds, RESTART_SECONDS))
 
 
 def gateway_settings(home: Home) -> GatewaySettings:
@@ -91,7 +106,7 @@ def service_error(rpc_error: grpc.RpcError, service: str, home: Home) -> Service
     error = ServiceError.from_rpc(rpc_error, service)
     unreachable = error.code is grpc.StatusCode.UNAVAILABLE and not _was_answered(rpc_error)
     if unreachable and holder(lock_path(home)) is None:
-        message = f"the memory {home.root} is not running; start it with: hippovault up --detach"
+        message = f"the memory {home.root} is not running; start it with: {home.command('up --detach')}"
         return ServiceError(error.code, "NOT_RUNNING", message)
     return named_as_given(error)
 

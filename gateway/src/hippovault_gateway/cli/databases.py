@@ -37,8 +37,8 @@ def write(file: Path, lines: Iterable[bytes], home: Home) -> None:
     """Makes a new database of the lines of an export; under its name it is whole or not there.
 
     Raises:
-        ServiceError: It could not be made.
-        OSError: It is there already, or cannot be written.
+        ServiceError: It is there already, or could not be made.
+        OSError: It cannot be written.
     """
     with new_file(file) as target, tempfile.TemporaryDirectory(dir=file.parent, prefix=f".{file.name}-") as directory:
         made = Path(directory) / "memories.db"

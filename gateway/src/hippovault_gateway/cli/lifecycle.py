@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hippovault_chassis.default_home import HOME_VARIABLE, default_home
 from hippovault_chassis.locks import LockHeldError, holder
@@ -12,10 +12,11 @@ from hippovault_chassis.settings import HomePath
 from hippovault_gateway.cli import failures, output
 from hippovault_gateway.cli.options import CLIENT_DEFAULTS, DEFAULTS, ClientOptions, Options, Seconds
 from hippovault_gateway.local import launcher, mcp_configuration
-from hippovault_gateway.local.state import lock_path, read_serving
+from hippovault_gateway.local.state import BEHIND_GATEWAY, GATEWAY, lock_path, read_serving
 from hippovault_gateway.settings import ToolSet
 
 if TYPE_CHECKING:
+    from hippovault_chassis.home import Home
     from hippovault_gateway.views import PingView
 
 
@@ -86,20 +87,23 @@ def status(*, options: ClientOptions = CLIENT_DEFAULTS) -> int:
 
     home = options.layout
     pid = holder(lock_path(home))
-    processes = read_serving(home) if pid is not None else {}
     ping, error = None, None
     try:
         ping = _ping(options)
     except ServiceError as caught:
         error = failures.document(caught)
+    processes = {} if pid is None else _processes(home)
     if options.json:
         document = {"home": str(home.root), "pid": pid, "processes": processes}
         output.show_json({**document, "ping": ping.model_dump() if ping else None, "error": error})
     else:
         output.show_line(f"memory {home.root}: {f'running, pid {pid}' if pid else 'not running'}")
         if processes:
-            rows = [(name, one["pid"], one["since"][:19], one["address"]) for name, one in processes.items()]
-            output.show_table(["process", "pid", "since (UTC)", "address"], rows)
+            columns = ["process", "state", "pid", "since (UTC)", "address"]
+            rows = [
+                (name, one["state"], one["pid"], one["since"][:19], one["address"]) for name, one in processes.items()
+            ]
+            output.show_table(columns, rows)
         _show_ping(ping, error)
     return 0 if ping and all(service.serving for service in ping.services) else 1
 
@@ -114,6 +118,14 @@ def mcp(*, tools: ToolSet = "all", home: HomePath = Path(default_home())) -> Non
     launcher.become_door(Options(home=home).layout, tools)
 
 
+def _processes(home: Home) -> dict[str, dict[str, Any]]:
+    """Returns how each process is, by name; one that is down its supervisor starts again."""
+    serving, down = read_serving(home), {"state": "down", "pid": None, "since": "", "address": ""}
+    return {
+        name: {"state": "serving", **serving[name]} if name in serving else down for name in (*BEHIND_GATEWAY, GATEWAY)
+    }
+
+
 def _http_url(options: Options, seconds: float) -> str:
     """Returns where MCP over HTTP is served, waiting for a memory that is just starting."""
     return _ping(ClientOptions(home=options.home, timeout=seconds), wait=True).mcp_http_url
@@ -124,7 +136,7 @@ def _ping(options: ClientOptions, *, wait: bool = False) -> PingView:
     from hippovault_gateway.cli.client import connect
     from hippovault_gateway.views import PingView
 
-    with connect(options) as client:
+    with connect(options, patient=False) as client:
         return PingView.of(client.call(client.stub.Ping, pb.PingRequest(), wait=wait))
 
 

@@ -69,7 +69,7 @@ def _run(name: str, options: Options, *arguments: str) -> int:
     home = options.layout
     pid = holder(lock_path(home))
     if pid is not None:
-        message = f"the memory {home.root} is running, pid {pid}; stop it first with: hippovault down"
+        message = f"the memory {home.root} is running, pid {pid}; stop it first with: {home.command('down')}"
         raise ServiceError(grpc.StatusCode.FAILED_PRECONDITION, "RUNNING", message)
     command = [sys.executable, "-m", f"hippovault_storage.{name}", *arguments]
     environment = {**os.environ, HOME_VARIABLE: str(home.root)}

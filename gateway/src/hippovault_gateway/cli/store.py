@@ -10,7 +10,7 @@ import grpc
 
 from hippovault.storage.v1 import maintenance_pb2, maintenance_pb2_grpc
 from hippovault_chassis import channels
-from hippovault_gateway.cli.client import gateway_settings, service_error
+from hippovault_gateway.cli.client import RESTART_SECONDS, await_restart, gateway_settings, service_error
 from hippovault_gateway.cli.options import StoreOptions
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ def connect(options: StoreOptions) -> Iterator[MaintenanceServiceStub]:
     """
     target = options.storage or gateway_settings(options.layout).storage_target()
     with channels.sync(target, SERVICE, ()) as channel:
+        await_restart(channel, options.layout, STORAGE, RESTART_SECONDS)
         try:
             yield maintenance_pb2_grpc.MaintenanceServiceStub(channel)
         except grpc.RpcError as error:

@@ -9,6 +9,9 @@ from typing import TypedDict
 
 from hippovault_chassis.home import Home
 
+BEHIND_GATEWAY = ("embedding", "storage")
+GATEWAY = "gateway"
+
 
 class Serving(TypedDict):
     """A process that serves."""

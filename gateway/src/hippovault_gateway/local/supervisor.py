@@ -24,10 +24,8 @@ from hippovault_chassis.locks import LockHeldError, lock_file
 from hippovault_gateway.local import mcp_configuration
 from hippovault_gateway.local.child import Child, Inherited, StartError, describe
 from hippovault_gateway.local.notifications import Notifications
-from hippovault_gateway.local.state import Serving, lock_path, write_serving
+from hippovault_gateway.local.state import BEHIND_GATEWAY, GATEWAY, Serving, lock_path, write_serving
 
-BEHIND_GATEWAY = ("embedding", "storage")
-GATEWAY = "gateway"
 STORE_KEY = "HIPPOVAULT_STORAGE_KEY"
 FIRST_PAUSE_SECONDS = 0.1
 MAX_PAUSE_SECONDS = 5.0

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from hippovault_chassis.default_home import CONFIG_FILE
+from hippovault_chassis.default_home import CONFIG_FILE, default_home
 
 # sun_path holds 108 bytes on Linux and 104 on macOS, the closing NUL included.
 MAX_SOCKET_PATH_BYTES = 103
@@ -60,6 +61,11 @@ class Home:
                 f"HIPPOVAULT_HOME: the socket path {path} has {length} bytes, at most {MAX_SOCKET_PATH_BYTES} may be",
             )
         return path
+
+    def command(self, words: str) -> str:
+        """Returns the command line of a `hippovault` command over this memory, which is named where it must be."""
+        named = "" if self.root == Path(default_home()) else f" --home {shlex.quote(str(self.root))}"
+        return f"hippovault {words}{named}"
 
     def create(self) -> None:
         """Makes the directories, readable by their owner alone, and the process's new files too.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from pathlib import Path
 
 import apsw
@@ -62,7 +63,7 @@ def convert(path: Path, dimensions: int, wanted: Encryption) -> None:
 
 def _unlocked(path: Path, wanted: Encryption) -> Lockbox:
     lockbox.check_keys_are_there(path)
-    present = Encryption(lockbox.mode(path), wanted.source)
+    present = replace(wanted, mode=lockbox.mode(path))
     if not path.exists() and present.mode == "off":
         raise ServiceError.refused("NO_DATABASE", f"there is no {path} to convert")
     if present.mode == wanted.mode:

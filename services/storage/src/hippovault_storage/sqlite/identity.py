@@ -124,10 +124,8 @@ def named(
     )
     if not ids:
         named = {"id": f"{ref.id} ", "entity": f'"{ref.entity.key}" of the category "{ref.entity.category}" '}
-        raise ServiceError.not_found(
-            f"ref.{kind}",
-            f'{named.get(kind or "", "")}names no {KINDS.get(visibility, "live memory")} of the namespace "{namespace}"',
-        )
+        problem = f'names no {KINDS.get(visibility, "live memory")} of the namespace "{namespace}"'
+        raise ServiceError.not_found(f"ref.{kind}", named.get(kind or "", "") + problem)
     return ids
 
 

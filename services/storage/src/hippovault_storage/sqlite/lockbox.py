@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,10 +28,12 @@ class Encryption:
     Args:
         mode: What is encrypted.
         source: Where the key is read; not asked with the mode "off".
+        command: Returns the command line of a `hippovault` command over the store.
     """
 
     mode: Mode = "off"
     source: KeySource = field(default_factory=KeySource)
+    command: Callable[[str], str] = "hippovault {}".format
 
 
 OFF = Encryption()
@@ -94,7 +97,7 @@ def unlock(path: Path, wanted: Encryption) -> Lockbox | None:
             raise ServiceError.refused(
                 "NOT_ENCRYPTED",
                 f"{path} is not encrypted, but HIPPOVAULT_STORAGE_ENCRYPTION is {wanted.mode}; "
-                "to encrypt it, run: hippovault encrypt",
+                f"to encrypt it, run: {wanted.command('encrypt')}",
             )
         return None if wanted.mode != "off" else Lockbox(path, wanted.source, Keyring("off"), None)
     found: str = document["mode"]
@@ -104,7 +107,7 @@ def unlock(path: Path, wanted: Encryption) -> Lockbox | None:
             f"{files.keys(path)} has the keys of a database, but {path} is missing; "
             "restore it, or move the keys away to begin an empty one",
         )
-    _check_mode(path, found, wanted.mode)
+    _check_mode(path, found, wanted)
     if plain != (found != "file"):
         raise ServiceError.refused(
             "OTHER_DATABASE", f"{path} is {'not ' if plain else ''}encrypted, other than {files.keys(path)} says"
@@ -168,18 +171,18 @@ def is_plain(path: Path) -> bool:
         return file.read(len(schema.MAGIC)) == schema.MAGIC
 
 
-def _check_mode(path: Path, found: str, wanted: Mode) -> None:
-    if wanted == "off":
+def _check_mode(path: Path, found: str, wanted: Encryption) -> None:
+    if wanted.mode == "off":
         raise ServiceError.refused(
             "ENCRYPTED",
             f"{path} is encrypted; set HIPPOVAULT_STORAGE_ENCRYPTION={found} and its key, "
-            "or to decrypt it, then run: hippovault decrypt",
+            f"or to decrypt it, then run: {wanted.command('decrypt')}",
         )
-    if found != wanted:
+    if found != wanted.mode:
         raise ServiceError.refused(
             "OTHER_ENCRYPTION",
-            f"{path} is encrypted with the mode {found}, but HIPPOVAULT_STORAGE_ENCRYPTION is {wanted}; "
-            f"set it to {found}, or to convert the store, run: hippovault encrypt",
+            f"{path} is encrypted with the mode {found}, but HIPPOVAULT_STORAGE_ENCRYPTION is {wanted.mode}; "
+            f"set it to {found}, or to convert the store, run: {wanted.command('encrypt')}",
         )
 
 

@@ -174,7 +174,7 @@ def _check_encryption(copy: Path, encryption: Encryption) -> None:
             "OTHER_ENCRYPTION",
             f"{copy} is {'not encrypted' if mode == 'off' else f'encrypted with the mode {mode}'}, but "
             f"HIPPOVAULT_STORAGE_ENCRYPTION is {encryption.mode}; set it to {mode} to restore this backup, and convert "
-            "the store afterwards, with `hippovault encrypt` or `hippovault decrypt`",
+            f"the store afterwards, with `{encryption.command('encrypt')}` or `{encryption.command('decrypt')}`",
         )
 
 
