@@ -109,7 +109,7 @@ def test_a_killed_process_comes_back_and_nothing_acknowledged_is_lost(memory: Pa
     assert now["ping"]["live_memories"] == before["ping"]["live_memories"] + 2
 
 
-@pytest.mark.parametrize(("name", "command"), [("gateway", ["remember", "Said in the pause."]), ("storage", ["verify"])])
+@pytest.mark.parametrize(("name", "command"), [("gateway", ["remember", "Told soon."]), ("storage", ["verify"])])
 def test_a_command_waits_for_the_process_that_it_asks(memory: Path, name: str, command: list[str]) -> None:
     kill(status(memory)["processes"][name]["pid"])
     answer(memory, *command)

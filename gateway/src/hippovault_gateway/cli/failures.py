@@ -17,20 +17,13 @@ def expected() -> tuple[type[Exception], ...]:
 
 def document(error: Exception) -> dict[str, str]:
     """Returns code, reason, message and field."""
-    from hippovault_chassis.errors import ServiceError
+    from hippovault_chassis.errors import ServiceError, told
 
     if isinstance(error, ServiceError):
         return _document(error.code.name, error.reason, error.message, error.field)
     if isinstance(error, StartError):
         return _document("UNAVAILABLE", "START_FAILED", str(error))
-    return _document("UNKNOWN", "OS_ERROR", _told(error))
-
-
-def _told(error: Exception) -> str:
-    """Returns what is said of a failure, without the number that the system has for it."""
-    if not isinstance(error, OSError) or error.strerror is None:
-        return str(error)
-    return f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror
+    return _document("UNKNOWN", "OS_ERROR", told(error))
 
 
 def usage(problem: str, field: str) -> dict[str, str]:

@@ -97,5 +97,12 @@ class ServiceError(Exception):
         return cls(call.code(), call.code().name, f"the {service} service: {call.details()}")
 
 
+def told(error: Exception) -> str:
+    """Returns what people are told of a failure; of the system's without the number that it has for it."""
+    if not isinstance(error, OSError) or error.strerror is None:
+        return str(error)
+    return f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror
+
+
 def _code(number: int) -> grpc.StatusCode:
     return next((code for code in grpc.StatusCode if code.value[0] == number), grpc.StatusCode.UNKNOWN)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from hippovault_chassis import logs, settings
-from hippovault_chassis.errors import ServiceError
+from hippovault_chassis.errors import ServiceError, told
 from hippovault_chassis.settings import SettingsT
 
 
@@ -33,4 +33,4 @@ def run(
         values.layout.create()
         serve(values)
     except (ServiceError, OSError) as error:
-        sys.exit(f"hippovault-{section}: {error}")
+        sys.exit(f"hippovault-{section}: {told(error)}")
