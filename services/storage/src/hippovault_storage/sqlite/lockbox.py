@@ -191,10 +191,14 @@ def _is_there(path: Path) -> bool:
 
 
 def _label_at_rest(path: Path) -> str:
-    # Without its log, and so without a trace: an encrypted file is complete when it takes its place.
+    # Without its log, and so without a trace: an encrypted file is complete when it takes its place. One into which a
+    # kill left the log half moved makes sense with the log alone; opening it looks at the label again.
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
     with contextlib.closing(apsw.Connection(f"{path.as_uri()}?immutable=1", flags=flags)) as connection:
-        return label(connection)
+        try:
+            return label(connection)
+        except apsw.CorruptError:
+            return ""
 
 
 def _keys_missing(path: Path) -> ServiceError:
