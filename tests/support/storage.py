@@ -27,11 +27,13 @@ from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault.storage.v1.maintenance_pb2_grpc import MaintenanceServiceStub
 from hippovault.storage.v1.storage_pb2_grpc import StorageServiceStub
 from hippovault_chassis.errors import ServiceError
+from hippovault_storage.keys import KeySource
 from hippovault_storage.maintenance import MaintenanceServicer
 from hippovault_storage.servicer import StorageServicer
 from hippovault_storage.sqlite.dense.index import MIN_VECTORS
 from hippovault_storage.sqlite.engine import SqliteEngine
 from hippovault_storage.sqlite.lockbox import OFF, Encryption
+from hippovault_storage.vault import Mode
 from support.processes import Process, start
 
 Code = grpc.StatusCode
@@ -317,6 +319,21 @@ def in_process(
             cast("StorageServiceStub", _Local(StorageServicer(engine))),
             cast("MaintenanceServiceStub", _Local(MaintenanceServicer(engine))),
         )
+
+
+def encryption(path: Path, mode: Mode) -> Encryption:
+    """That mode, with a key in a file beside the directory of the database."""
+    key = path.parent.parent / "key"
+    key.touch(0o600)
+    key.write_bytes(base64.b64encode(bytes(32)))
+    return Encryption(mode, KeySource(key))
+
+
+@contextmanager
+def engine_of(path: Path, mode: Mode) -> Iterator[SqliteEngine]:
+    """The engine over a database, encrypted so."""
+    with SqliteEngine.open(path, DIMENSIONS, 1, encryption(path, mode)) as engine:
+        yield engine
 
 
 def database(home: Path) -> Path:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import errno
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import count, permutations
 from pathlib import Path
 
@@ -17,12 +16,10 @@ import pytest
 from hippovault.memory.v1 import memory_pb2
 from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault_chassis.errors import ServiceError
-from hippovault_storage.keys import KeySource
 from hippovault_storage.sqlite import conversion, creation, ownership, sealing
 from hippovault_storage.sqlite.engine import SqliteEngine
-from hippovault_storage.sqlite.lockbox import Encryption
 from hippovault_storage.vault import Mode
-from support.storage import DIMENSIONS, Code, near, opened, rows, vector
+from support.storage import DIMENSIONS, Code, encryption, engine_of, near, opened, rows, vector
 
 MODES: tuple[Mode, ...] = ("off", "values", "file")
 WORDS = (b"quokka", b"whither", b"tarantella", b"bartholomew", b"wombat")
@@ -40,19 +37,6 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sealing, "CHUNK", 3)
 
 
-def encryption(path: Path, mode: Mode) -> Encryption:
-    key = path.parent.parent / "key"
-    key.touch(0o600)
-    key.write_bytes(base64.b64encode(bytes(32)))
-    return Encryption(mode, KeySource(key))
-
-
-@contextlib.contextmanager
-def served(path: Path, mode: Mode) -> Iterator[SqliteEngine]:
-    with SqliteEngine.open(path, DIMENSIONS, 1, encryption(path, mode)) as engine:
-        yield engine
-
-
 def convert(path: Path, mode: Mode) -> None:
     conversion.convert(path, DIMENSIONS, encryption(path, mode))
 
@@ -63,7 +47,7 @@ def put(engine: SqliteEngine, content: str, number: int = 1, **fields: object) -
 
 
 def fill(path: Path, mode: Mode) -> None:
-    with served(path, mode) as engine:
+    with engine_of(path, mode) as engine:
         for number in range(10):
             hints, tags = [f"whither {number}"], ["tarantella", f"t{number}"]
             put(engine, f"wombat {number}", number, key=str(number), hints=hints, tags=tags)
@@ -114,12 +98,12 @@ def test_ids_below_zero_are_encrypted_too(path: Path) -> None:
     fill(path, "off")
     with opened(path) as file:
         rows(file, "INSERT INTO memories (id, content_hash, content, tags) VALUES (-3, 'f', 'wombats below', 'below')")
-    with served(path, "off"):  # It is adopted.
+    with engine_of(path, "off"):  # It is adopted.
         pass
     convert(path, "values")
     with opened(path) as file:
         assert rows(file, "SELECT tag FROM hippo_tags WHERE tag = 'below'") == []
-    with served(path, "values") as engine:
+    with engine_of(path, "values") as engine:
         listing = pb.ListMemoriesRequest(page_size=9, namespace="default", filter=memory_pb2.Filter(tags_all=["below"]))
         assert [memory.id for memory in engine.list_memories(listing).memories] == [-3]
         assert [check.problems for check in engine.verify() if check.wrong] == []
@@ -128,7 +112,7 @@ def test_ids_below_zero_are_encrypted_too(path: Path) -> None:
 @pytest.mark.parametrize(("before", "after"), list(permutations(MODES, 2)))
 def test_a_store_is_the_same_however_it_is_encrypted(path: Path, before: Mode, after: Mode) -> None:
     fill(path, before)
-    with served(path, before) as engine:
+    with engine_of(path, before) as engine:
         told = everything(engine)
     convert(path, after)
     assert sorted(file.name for file in path.parent.iterdir()) == [
@@ -136,12 +120,12 @@ def test_a_store_is_the_same_however_it_is_encrypted(path: Path, before: Mode, a
     ]
     assert {file.stat().st_mode & 0o777 for file in path.parent.iterdir()} == {0o600}
     assert not (after == "file" and words(path))
-    with served(path, after) as engine:
+    with engine_of(path, after) as engine:
         assert everything(engine) == told
         assert [check.problems for check in engine.verify() if check.wrong] == []
         put(engine, "quokka 5", key="5", tags=["one more"])
     for wanted in {*MODES} - {after}:
-        with pytest.raises(ServiceError), served(path, wanted):
+        with pytest.raises(ServiceError), engine_of(path, wanted):
             pass
 
 
@@ -164,7 +148,7 @@ def test_what_is_so_already_is_refused(path: Path, monkeypatch: pytest.MonkeyPat
     with pytest.raises(ServiceError) as refused:
         convert(path, "file")
     assert refused.value.reason == "ALREADY_SO"
-    with served(path, "file"), pytest.raises(ServiceError) as refused:
+    with engine_of(path, "file"), pytest.raises(ServiceError) as refused:
         convert(path, "off")
     assert refused.value.reason == "ALREADY_RUNNING"
 
@@ -200,7 +184,7 @@ def test_what_values_would_leave_readable_is_refused(path: Path, made: str, told
         convert(path, "values")
     assert refused.value.reason == "NOT_OURS"
     assert told in refused.value.message
-    with served(path, "off") as engine:
+    with engine_of(path, "off") as engine:
         assert everything(engine)
     convert(path, "file")
     assert words(path) == set()
@@ -243,7 +227,7 @@ class KilledBeforeChange:
 
 @pytest.mark.parametrize(("before", "after"), [("off", "file"), ("file", "values"), ("values", "off")])
 def test_killed_at_any_point_it_leaves_the_old_or_the_new_store(path: Path, before: Mode, after: Mode) -> None:
-    with served(path, before) as engine:
+    with engine_of(path, before) as engine:
         put(engine, "quokka")
         told = everything(engine)
     data, origin, modes = path.parent, path.parent.parent / "origin", list[Mode]()
@@ -256,7 +240,7 @@ def test_killed_at_any_point_it_leaves_the_old_or_the_new_store(path: Path, befo
             with contextlib.suppress(Killed):
                 convert(path, after)
         modes.append(mode := now(path, before, after))
-        with served(path, mode) as engine:
+        with engine_of(path, mode) as engine:
             assert everything(engine) == told
         assert names(path) == [name for name in REST if mode != "off" or "keys" not in name]
         if killed.left >= 0:
@@ -269,7 +253,7 @@ def now(path: Path, *modes: Mode) -> Mode:
     """The mode in which the store can be opened."""
     opening = []
     for mode in modes:
-        with contextlib.suppress(ServiceError), served(path, mode):
+        with contextlib.suppress(ServiceError), engine_of(path, mode):
             opening.append(mode)
     (only,) = opening
     return only
@@ -288,7 +272,7 @@ def test_a_full_disk_leaves_the_store_as_it_was(path: Path, monkeypatch: pytest.
     assert refused.value.reason == "DISK_FULL"
     assert path.read_bytes() == before
     assert names(path) == ["memories.db", "memories.lock"]
-    with served(path, "off") as engine:
+    with engine_of(path, "off") as engine:
         assert everything(engine)
 
 

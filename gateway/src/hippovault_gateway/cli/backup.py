@@ -12,6 +12,7 @@ from typing import BinaryIO
 import grpc
 
 from hippovault.storage.v1 import maintenance_pb2 as pb
+from hippovault_chassis import durability
 from hippovault_chassis.errors import ServiceError
 from hippovault_gateway.cli.options import STORE_DEFAULTS, StoreOptions
 from hippovault_gateway.cli.output import counted, show_json, show_line
@@ -121,21 +122,13 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         partial.replace(path)
-        _sync_directory(path.parent)
+        durability.sync(path.parent)
     except BaseException as error:
         for left in (partial, path):
             left.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.filename is None:
             error.filename = str(path)
         raise
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _broken(problem: str) -> ServiceError:

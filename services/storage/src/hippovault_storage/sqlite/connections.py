@@ -13,7 +13,7 @@ import sqlite_vec
 
 from hippovault_chassis import deadline
 from hippovault_chassis.errors import ServiceError
-from hippovault_storage.sqlite import query
+from hippovault_storage.sqlite import files, query
 from hippovault_storage.vault import PLAIN, Vault
 
 ResultT = TypeVar("ResultT")
@@ -66,6 +66,14 @@ def connect(path: Path, vault: Vault = PLAIN, *, read_only: bool = False) -> Con
     connection.load_extension(sqlite_vec.loadable_path())
     connection.enable_load_extension(False)  # noqa: FBT003
     connection.execute("PRAGMA trusted_schema = OFF; PRAGMA temp_store = MEMORY")
+    return connection
+
+
+def connect_as_left(path: Path, vault: Vault = PLAIN) -> Connection:
+    """Opens the file so that closing leaves it as it was: what a crash left in its log stays there."""
+    left_log = files.has_log(path)
+    connection = connect(path, vault)
+    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, int(left_log))
     return connection
 
 

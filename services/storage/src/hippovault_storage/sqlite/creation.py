@@ -6,6 +6,7 @@ import contextlib
 import uuid
 from pathlib import Path
 
+from hippovault_chassis import durability
 from hippovault_storage.keyring import Keyring
 from hippovault_storage.sqlite import files, lockbox, replacing, schema
 from hippovault_storage.sqlite.connections import connect, prepare_writer
@@ -38,5 +39,5 @@ def take_place(box: Lockbox, copy: Path) -> None:
     """
     if box.keyring.label:
         files.write(files.beside(copy, files.KEYS), box.wrapped(box.keyring))
-    files.sync(copy)
+    durability.sync(copy)
     replacing.replace(box.path, copy, copy.name.removeprefix(box.path.name + replacing.COPYING))

@@ -35,7 +35,7 @@ from hippovault_storage.sqlite import (
     verifying,
     writes,
 )
-from hippovault_storage.sqlite.connections import Connection, connect, prepare_writer
+from hippovault_storage.sqlite.connections import Connection, connect_as_left, prepare_writer
 from hippovault_storage.sqlite.dense.index import MIN_VECTORS, CodeIndex
 from hippovault_storage.sqlite.erasing import Eraser
 from hippovault_storage.sqlite.faults import told_at_open, told_in_use
@@ -255,10 +255,8 @@ class SqliteEngine:
 def open_writer(path: Path, dimensions: int, box: Lockbox) -> Connection:
     """Returns a connection to the file, checked, migrated and adopted; closes it when any of that fails."""
     left_log = files.has_log(path)
-    connection = connect(path, box.vault)
+    connection = connect_as_left(path, box.vault)
     try:
-        # A refused file stays as it was: closing must not move what a crash left in its log.
-        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, int(left_log))
         if left_log:
             pairing.check(connection, path)
         schema.check(connection, path, dimensions)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
+
+from hippovault_chassis import durability
 
 MODE = 0o600
 LOG, INDEX, JOURNAL = "-wal", "-shm", "-journal"
@@ -41,24 +42,15 @@ def remove(path: Path) -> None:
         beside(path, ending).unlink(missing_ok=True)
 
 
-def sync(path: Path) -> None:
-    """Has a file, or the names in a directory, on disk when it returns."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def write(path: Path, data: bytes) -> None:
     """Writes a file whole: a reader finds its former contents or the new ones, which are on disk at the return."""
     new = beside(path, NEW)
     try:
         new.touch(MODE)
         new.write_bytes(data)
-        sync(new)
+        durability.sync(new)
     except OSError as error:
         new.unlink(missing_ok=True)
         raise OSError(error.errno, error.strerror, str(path)) from error
     new.replace(path)
-    sync(path.parent)
+    durability.sync(path.parent)

@@ -14,7 +14,7 @@ from hippovault_storage import keyring
 from hippovault_storage.keyring import Keyring
 from hippovault_storage.keys import KeySource, WrappingKey
 from hippovault_storage.sqlite import files, query, schema
-from hippovault_storage.sqlite.connections import Connection
+from hippovault_storage.sqlite.connections import Connection, connect_as_left
 from hippovault_storage.vault import Mode, Vault
 
 LABEL = "encryption"
@@ -91,15 +91,16 @@ def unlock(path: Path, wanted: Encryption) -> Lockbox | None:
     """
     document, plain, there = keyring.read(files.keys(path)), is_plain(path), _is_there(path)
     if document is None:
-        if wanted.mode != "off":
-            check_keys_are_there(path)
-        if there and wanted.mode != "off":
+        if wanted.mode == "off":
+            return Lockbox(path, wanted.source, Keyring("off"), None)
+        check_keys_are_there(path)
+        if there:
             raise ServiceError.refused(
                 "NOT_ENCRYPTED",
                 f"{path} is not encrypted, but HIPPOVAULT_STORAGE_ENCRYPTION is {wanted.mode}; "
                 f"to encrypt it, run: {wanted.command('encrypt')}",
             )
-        return None if wanted.mode != "off" else Lockbox(path, wanted.source, Keyring("off"), None)
+        return None
     found: str = document["mode"]
     if not there:
         raise ServiceError.refused(
@@ -124,8 +125,12 @@ def check_keys_are_there(path: Path) -> None:
     """
     if files.keys(path).exists() or not _is_there(path):
         return
-    if not is_plain(path) or _label_at_rest(path):
+    if not is_plain(path):
         raise _keys_missing(path)
+    # With its log: a file into which a kill left the log half moved makes sense with that alone.
+    with contextlib.closing(connect_as_left(path)) as connection:
+        if label(connection):
+            raise _keys_missing(path)
 
 
 def check_label(connection: Connection, box: Lockbox) -> None:
@@ -188,17 +193,6 @@ def _check_mode(path: Path, found: str, wanted: Encryption) -> None:
 
 def _is_there(path: Path) -> bool:
     return path.exists() and path.stat().st_size > 0
-
-
-def _label_at_rest(path: Path) -> str:
-    # Without its log, and so without a trace: an encrypted file is complete when it takes its place. One into which a
-    # kill left the log half moved makes sense with the log alone; opening it looks at the label again.
-    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-    with contextlib.closing(apsw.Connection(f"{path.as_uri()}?immutable=1", flags=flags)) as connection:
-        try:
-            return label(connection)
-        except apsw.CorruptError:
-            return ""
 
 
 def _keys_missing(path: Path) -> ServiceError:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from hippovault_chassis import durability
 from hippovault_storage.sqlite import files
 
 COPYING, ARRIVING, ARRIVED, REPLACED = ".copying-", ".arriving-", ".arrived-", ".replaced-"
@@ -32,7 +33,7 @@ def replace(path: Path, copy: Path, mark: str) -> None:
     if keys.exists():
         keys.rename(files.beside(path, ARRIVED + mark + files.KEYS))
     copy.rename(arriving)
-    files.sync(path.parent)
+    durability.sync(path.parent)
     finish(path)
 
 
@@ -42,7 +43,7 @@ def finish(path: Path) -> None:
         mark = arriving.name.removeprefix(path.name + ARRIVING)
         _put_aside(path, mark)
         arriving.rename(files.beside(path, ARRIVED + mark))
-        files.sync(path.parent)
+        durability.sync(path.parent)
     for arrived in path.parent.glob(f"{path.name}{ARRIVED}*"):
         if not arrived.name.endswith(files.KEYS):
             _take_place(path, arrived)
@@ -70,7 +71,7 @@ def _put_aside(path: Path, mark: str) -> None:
     if files.keys(path).exists():
         files.keys(path).rename(files.beside(kept, files.KEYS))
     files.beside(path, files.INDEX).unlink(missing_ok=True)
-    files.sync(path.parent)
+    durability.sync(path.parent)
 
 
 def _take_place(path: Path, arrived: Path) -> None:
@@ -78,4 +79,4 @@ def _take_place(path: Path, arrived: Path) -> None:
     if keys.exists():
         keys.replace(files.keys(path))
     arrived.replace(path)
-    files.sync(path.parent)
+    durability.sync(path.parent)

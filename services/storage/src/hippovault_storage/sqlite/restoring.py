@@ -11,6 +11,7 @@ from pathlib import Path
 
 import grpc
 
+from hippovault_chassis import durability
 from hippovault_chassis.errors import ServiceError
 from hippovault_storage import times
 from hippovault_storage.sqlite import connections, faults, files, lockbox, query, replacing, schema, verifying
@@ -81,7 +82,7 @@ def _restore(path: Path, backup: Path, dimensions: int, encryption: Encryption, 
             box = _check(copy, dimensions, encryption)
             if demands.sound:
                 _check_contents(copy, dimensions, box)
-        files.sync(copy)
+        durability.sync(copy)
     except BaseException:
         files.remove(copy)
         files.keys(copy).unlink(missing_ok=True)
@@ -115,7 +116,7 @@ def _copy(backup: Path, copy: Path) -> None:
         if source.exists():
             target.touch(files.MODE)
             shutil.copyfile(source, target)
-            files.sync(target)
+            durability.sync(target)
 
 
 @contextlib.contextmanager
