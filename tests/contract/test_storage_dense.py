@@ -16,7 +16,7 @@ import pytest
 from hippovault.memory.v1 import memory_pb2
 from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault_chassis.errors import ServiceError
-from hippovault_storage.sqlite import distances, nearest, scope, writes
+from hippovault_storage.sqlite import distances, nearest, scope, writer, writes
 from hippovault_storage.sqlite.dense import codes, depth, namespace
 from hippovault_storage.sqlite.engine import SqliteEngine
 from support.storage import DIMENSIONS, Filter, Ref, Store, at, connected, database, near, opened, rows, serving, vector
@@ -128,6 +128,14 @@ def test_the_index_finds_what_exact_search_finds(engine: SqliteEngine, wanted: m
         agrees(engine, k, wanted)
 
 
+@pytest.fixture(params=[0, 60], ids=["taken in at once", "waiting"])
+def patience(request: pytest.FixtureRequest, engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How long changes wait until the index of the engine, which is up, takes them in."""
+    assert not engine._index.is_behind
+    monkeypatch.setattr(writer, "IDLE_SECONDS", request.param)
+
+
+@pytest.mark.usefixtures("patience")
 def test_every_change_is_seen_by_the_next_search(engine: SqliteEngine) -> None:
     store = Local(engine)
     store.put(request(1, near(0.9), " anew"))
@@ -151,6 +159,67 @@ def test_every_change_is_seen_by_the_next_search(engine: SqliteEngine) -> None:
     agrees(engine, 50)
 
 
+@pytest.mark.usefixtures("patience")
+def test_a_memory_that_is_purged_or_brought_back_is_seen_so_by_the_next_search(engine: SqliteEngine) -> None:
+    store = Local(engine)
+    for number, embedded in ((1, near(0.9)), (2, near(0.8)), (400, near(0.7))):
+        store.put(request(number, embedded, " anew"))
+    assert store.delete(1)
+    assert store.delete(400)
+    assert store.nearest(vector(1), 1) == ["memory 2 anew"]
+    engine.undelete_memory(pb.UndeleteMemoryRequest(namespace=SPACE, ref=store.ref(400)))
+    assert store.nearest(vector(1), 2) == ["memory 2 anew", "memory 400 anew"]
+    engine.purge_memories(pb.PurgeMemoriesRequest(namespace=SPACE, ref=store.ref(1)))
+    store.put(request(401, near(0.75)))  # Perhaps with the id of the purged one.
+    assert store.nearest(vector(1), 3) == ["memory 2 anew", "memory 401", "memory 400 anew"]
+    agrees(engine, 50)
+
+
+def test_memories_that_all_move_away_at_once_hide_none_that_stay(
+    engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    to = unit()
+    engine.put_memories([request(number, to) for number in range(60)])
+    until(lambda: not engine._index.is_behind)
+    monkeypatch.setattr(writer, "IDLE_SECONDS", 60)
+    away = (-np.frombuffer(to, np.float32)).tobytes()
+    engine.put_memories([request(number, away, " anew") for number in range(60)])
+    assert engine._index.is_behind
+    for k in (1, 5, 50):
+        agrees(engine, k, to=to)
+
+
+def test_a_search_finds_what_was_there_at_its_moment_for_a_moment_alone(engine: SqliteEngine) -> None:
+    store = Local(engine)
+    search = pb.SearchMemoriesRequest(namespace=SPACE, dense=pb.DenseArm(vector=vector(1), k=3))
+    store.put(request(1, near(0.9), " for a moment"))
+    store.put(request(400, near(0.8)))
+    store.update(2, status="for a moment")
+    with engine._readers.borrow() as connection:
+        moment = nearest.begin(connection)
+        store.put(request(1, near(-0.9), " anew"))
+        assert store.delete(400)
+        store.update(2, status="other")
+        until(lambda: not engine._index.is_behind)
+        to = distances.vector(search.dense.vector)
+        for wanted in (Filter(), Filter(statuses=["for a moment"])):
+            search.filter.CopyFrom(wanted)
+            exact = nearest.exactly(connection, scope.live(connection.vault, SPACE, wanted), to, 3)
+            assert nearest.find(connection, engine._index, search, to, moment) == exact
+    agrees(engine, 50)
+
+
+def test_many_changes_are_taken_in_though_writes_never_cease(
+    engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "IDLE_SECONDS", 60)
+    for number in range(400, 500):
+        Local(engine).put(request(number))
+    assert indexed(engine) >= 364
+    agrees(engine, 20)
+
+
+@pytest.mark.usefixtures("patience")
 def test_a_write_that_fails_leaves_nothing_in_the_index(engine: SqliteEngine) -> None:
     before = indexed(engine)
     wrong = unit()
@@ -171,7 +240,7 @@ def test_a_memory_is_as_near_as_its_nearest_vector(engine: SqliteEngine) -> None
     store.put(request(1002, near(0.9)))
     assert store.nearest(vector(1), 2) == ["memory 1001", "memory 1002"]
     assert store.scores(vector(1), 2) == pytest.approx([0.95, 0.9], abs=3e-4)
-    assert indexed(engine) == 304
+    until(lambda: indexed(engine) == 304)
 
 
 def test_equals_that_fill_all_candidates_are_ranked_newest_first(engine: SqliteEngine) -> None:
@@ -278,7 +347,7 @@ def test_an_index_that_fails_amid_a_write_is_given_up_and_made_again(
     with monkeypatch.context() as patched:
         patched.setattr(namespace.NamespaceIndex, broken, fails)
         Local(engine).put(request(7, vector(1), " anew"))
-        assert engine._index.size() == 0
+        until(lambda: engine._index.size() == 0)
     assert Local(engine).nearest(vector(1), 1) == ["memory 7 anew"]
     Local(engine).put(request(8, vector(1), " anew"))
     ready(engine)
@@ -330,8 +399,8 @@ def test_the_process_takes_the_threshold_and_counts(home: Path) -> None:
         until(lambda: stub.GetStats(pb.GetStatsRequest()).indexed_vectors == 8)
         assert store.nearest(vector(1), 2) == ["memory 7", "memory 6"]
         store.delete(Ref(id=store.get_id(1).id))
-        stats = stub.GetStats(pb.GetStatsRequest())
-        assert (stats.vectors, stats.indexed_vectors) == (7, 7)
+        until(lambda: stub.GetStats(pb.GetStatsRequest()).indexed_vectors == 7)
+        assert stub.GetStats(pb.GetStatsRequest()).vectors == 7
     with opened(database(home)) as file:
         assert rows(file, "SELECT count(*) FROM hippo_vectors") == [(8,)]
 

@@ -12,6 +12,7 @@ import numpy as np
 from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault_storage.sqlite import distances, query, scope
 from hippovault_storage.sqlite.connections import Connection
+from hippovault_storage.sqlite.dense.changes import Change
 from hippovault_storage.sqlite.dense.columns import Wanted
 from hippovault_storage.sqlite.dense.index import CodeIndex
 from hippovault_storage.sqlite.distances import Vector
@@ -33,6 +34,13 @@ SCAN_SHARE = 2
 READ = "SELECT count(*) FROM (SELECT 1 FROM sqlite_schema LIMIT 1)"
 """Any read: it fixes the moment of which all reads of the transaction are."""
 
+OF_CHANGED = """
+SELECT h.memory_id, h.created_at, v.vector
+FROM carray(?) c CROSS JOIN hippo_memories h ON h.memory_id = c.value
+CROSS JOIN hippo_vectors v ON v.memory_id = h.memory_id
+WHERE {scope}
+"""
+OWNERS = "SELECT v.memory_id FROM carray(?) c CROSS JOIN hippo_vectors v ON v.id = c.value"
 ALL = """
 SELECT h.memory_id, h.created_at, v.vector
 FROM hippo_memories h CROSS JOIN hippo_vectors v ON v.memory_id = h.memory_id
@@ -65,6 +73,11 @@ class Best:
         if len(self._found) > 2 * self._k + CHUNK:
             self._found = dict(self._ranked())
             self._floor = min(cosine for cosine, _ in self._found.values())
+
+    def take_in(self, other: Best) -> None:
+        """Takes in what another one looked at."""
+        for memory_id, found in other._found.items():
+            self._found[memory_id] = max(found, self._found.get(memory_id, found))
 
     def scores(self) -> dict[int, float]:
         """Returns cosines by memory id, best first; ties newest first, then by id."""
@@ -107,24 +120,35 @@ def find(
         to: The request's vector.
         moment: Of which all that the connection reads is, see `begin`.
     """
+    changed = index.changed_since(moment)
     view, k = index.view(request.namespace), request.dense.k
     if view is not None:
         wanted = Wanted(connection.vault, request.filter)
         within = scope.live(connection.vault, request.namespace, request.filter, one_by_one=True)
+        best = _among(connection, within, changed, to, k)
         depth = max(view.depth, OVERSAMPLING * k)
         while depth * SCAN_SHARE < len(view):
             ids, complete = view.candidates(to, wanted, depth, moment)
             near, there = distances.of_vectors(connection, to, ids)
             found = _first(connection, within, near, k, complete=complete)
             if found is not None and (complete or there * 2 >= ids.size):
-                return found
+                best.take_in(found)
+                return best.scores()
             depth *= WIDENING
     return exactly(connection, scope.live(connection.vault, request.namespace, request.filter), to, k)
 
 
-def _first(
-    connection: Connection, within: Scope, near: dict[int, float], k: int, *, complete: bool
-) -> dict[int, float] | None:
+def _among(connection: Connection, within: Scope, changed: Change, to: Vector, k: int) -> Best:
+    """Returns the nearest of the scope that were changed."""
+    best = Best(k)
+    owners = query.rows_of(connection, OWNERS, np.fromiter(changed.vectors, np.int64))
+    ids = np.fromiter(changed.memories.union(memory_id for (memory_id,) in owners), np.int64)
+    rows = query.rows_of(connection, OF_CHANGED.format(scope=within.condition), ids, within.parameters)
+    best.look_at(rows, distances.cosines(to, (row[2] for row in rows)))
+    return best
+
+
+def _first(connection: Connection, within: Scope, near: dict[int, float], k: int, *, complete: bool) -> Best | None:
     """Returns the k nearest of those that are in the scope; None where others may be as near.
 
     Args:
@@ -143,5 +167,5 @@ def _first(
         scores = best.scores()
         settled = len(scores) == k and min(scores.values()) > min(looked_at.values())
         if settled or (complete and number >= len(near)):
-            return scores
+            return best
     return None

@@ -23,6 +23,8 @@ ResultT = TypeVar("ResultT")
 
 LINGER_SECONDS = 0.0005
 """How long the next write is waited for while a group is smaller than the one before; a lone caller is not kept."""
+IDLE_SECONDS = 0.01
+"""How long no write comes before the follower catches up."""
 
 CHECKPOINT_PAGES = 4_000
 """Pages that the log takes on before they are moved into the file; hot ones are in it many times and move once."""
@@ -41,14 +43,15 @@ class Follower(Protocol):
     def listen(self, connection: Connection) -> None:
         """Called with each connection that is going to write."""
 
-    def before_commit(self, connection: Connection) -> None:
-        """Called when all is written and no reader sees it yet."""
+    def before_commit(self) -> None:
+        """Called when all is written and no reader sees it yet; it may still be rolled back."""
 
-    def committed(self) -> None:
-        """Called when readers see it, before those who wrote are answered."""
+    @property
+    def is_behind(self) -> bool:
+        """Whether there is anything to catch up with."""
 
-    def rolled_back(self) -> None:
-        """Called when it will never be seen."""
+    def catch_up(self, connection: Connection, *, idle: bool) -> None:
+        """Called between transactions, when those who wrote are answered; it may leave work until it is idle."""
 
 
 class Writer:
@@ -58,7 +61,8 @@ class Writer:
     written anything leaves the others be; if one fails later, all are undone and run again, each in a transaction of
     its own. Savepoints would do too, but each makes FTS5 write out a segment of its index.
 
-    The log is moved into the file between groups, when nobody waits for what was just committed.
+    The log is moved into the file between groups, when nobody waits for what was just committed; so does the follower
+    catch up.
 
     Args:
         connection: Used by this writer's thread alone from now on.
@@ -157,10 +161,18 @@ class Writer:
                 if write.alone:
                     self._perform(write)
             self._checkpoint()
+            self._follower.catch_up(self._connection, idle=False)
+
+    def _next(self) -> _Write | None:
+        if self._follower.is_behind:
+            with contextlib.suppress(queue.Empty):
+                return self._queue.get(timeout=IDLE_SECONDS)
+            self._follower.catch_up(self._connection, idle=True)
+        return self._queue.get()
 
     def _gather(self, expected: int) -> list[_Write | None]:
         """Takes what waits. Callers that were answered together come back one by one: they shall be one group again."""
-        group = [self._queue.get()]
+        group = [self._next()]
         while True:
             try:
                 group.append(self._queue.get(timeout=LINGER_SECONDS if len(group) < expected else 0))
@@ -173,8 +185,7 @@ class Writer:
             outcomes.append((write.work(self._connection), None))
         except Exception as error:  # noqa: BLE001  # The caller gets it.
             outcomes.append((None, error))
-        self._follower.before_commit(self._connection)  # It has committed what it wrote.
-        self._follower.committed()
+        self._follower.before_commit()  # It has committed what it wrote.
         _resolve([write], outcomes)
 
     def _commit(self, group: list[_Write]) -> None:
@@ -186,15 +197,12 @@ class Writer:
             return
         try:
             outcomes = [self._attempt(write.work) for write in group]
-            self._follower.before_commit(self._connection)
+            self._follower.before_commit()
             self._connection.execute("COMMIT")
         except Exception as error:  # noqa: BLE001  # The callers get it.
             outcomes = [(None, error)]
-            self._follower.rolled_back()
             with contextlib.suppress(apsw.Error):  # The callers are owed the first error; the next group tries again.
                 self._roll_back()
-        else:
-            self._follower.committed()
         if len(outcomes) == len(group):
             _resolve(group, outcomes)
             return

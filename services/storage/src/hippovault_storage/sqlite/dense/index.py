@@ -1,9 +1,9 @@
 """The code index: which namespaces have one, how it is brought up, and how it follows what is written.
 
-The writer's thread tells it of each transaction before and after the commit: entries are added before, since one that
-no reader may see yet is passed over in SQL, and old ones die after. What takes long runs on a thread of its own:
-bringing an index up from the rows, and compacting it. A namespace is searched exactly until its index is there, and
-when there can be none.
+The writer's thread tells it of each transaction before the commit, so that searches look at what it changed, and lets
+it take in what has come together once there is much of it, or nothing else to do. What takes long runs on a thread of
+its own: bringing an index up from the rows, and compacting it. A namespace is searched exactly until its index is
+there, and when there can be none.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import ctypes
 import queue
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any
+from types import MappingProxyType
 
 import apsw
 import numpy as np
@@ -24,6 +24,7 @@ import structlog
 from hippovault_storage.sqlite import query, schema
 from hippovault_storage.sqlite.connections import Connection
 from hippovault_storage.sqlite.dense import columns
+from hippovault_storage.sqlite.dense.changes import Change, Changes
 from hippovault_storage.sqlite.dense.codes import Codes, Slots
 from hippovault_storage.sqlite.dense.columns import Columns
 from hippovault_storage.sqlite.dense.depth import QUERIES, Neighbours
@@ -43,7 +44,12 @@ SAMPLE = 2_048
 GROWTH = 4
 """An index that has grown so many times is made anew, with a mean of all of its vectors."""
 
+TOGETHER = 128
+"""Changed rows, two for a new memory, that are taken in at once, at the latest."""
+
 WAIT_SECONDS = 0.1
+
+NONE: Mapping[str, NamespaceIndex] = MappingProxyType({})
 
 Task = Callable[[], None]
 
@@ -73,16 +79,12 @@ class CodeIndex:
         self._indexes: dict[str, NamespaceIndex] = {}
         self._sizes: Counter[str] = Counter()
         """Vectors of the other namespaces, the dead and those of a moment ago perhaps twice among them."""
-        self._changed: set[int] = set()
-        self._new_vectors: set[int] = set()
-        self._starts: list[tuple[NamespaceIndex, int]] = []
-        self._arriving: dict[str, NamespaceIndex] = {}
+        self._changes = Changes()
         self._missed: set[int] | None = None
         """Memories that were changed while an index is being brought up."""
         self._tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
         self._asked: set[str] = set()
         """Namespaces that are waiting for the other thread."""
-        self._touched: set[str] = set()
         self._compacted: tuple[View, Compacted] | None = None
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="indexer")
@@ -92,6 +94,10 @@ class CodeIndex:
         index = self._indexes.get(namespace)
         return index.view if index else None
 
+    def changed_since(self, moment: float) -> Change:
+        """Returns what is to be looked at beside a view that is taken later, see `Changes.since`."""
+        return self._changes.since(moment)
+
     def size(self) -> int:
         """Returns how many vectors the indexes find."""
         return sum(index.view.living() for index in self._indexes.values())
@@ -100,71 +106,61 @@ class CodeIndex:
 
     def listen(self, connection: apsw.Connection) -> None:
         """Takes note of every row that the connection changes."""
-        connection.set_update_hook(self._note)
+        connection.set_update_hook(self._changes.note)
 
-    def before_commit(self, connection: Connection) -> None:
-        """Adds what the transaction wrote."""
-        if not (self._changed or self._new_vectors):
-            return
-        try:
-            self._add(connection)
-        except Exception as error:  # noqa: BLE001  # A write does not fail because it cannot be found fast.
-            self._give_up(error)
+    def before_commit(self) -> None:
+        """Lets searches look at what the transaction wrote."""
+        self._changes.tell()
 
-    def committed(self) -> None:
-        """Lets die what the transaction replaced or deleted, and asks for what is due."""
+    @property
+    def is_behind(self) -> bool:
+        """Whether there is anything to catch up with."""
+        return self._changes.waiting > 0
+
+    def catch_up(self, connection: Connection, *, idle: bool) -> None:
+        """Takes in what was written, when there is much of it or nothing else to do."""
+        if self._changes.waiting >= (1 if idle else TOGETHER):
+            self._take_in(connection)
+
+    def _take_in(
+        self, connection: Connection, arriving: Mapping[str, NamespaceIndex] = NONE, missed: Iterable[int] = ()
+    ) -> None:
+        """Takes in what waits.
+
+        Args:
+            connection: The writer's.
+            arriving: Indexes that are searched from now on.
+            missed: Memories that were changed since those were made.
+        """
+        change = self._changes.all_waiting(missed)
+        met: set[str] = set()
         try:
-            for index, start in self._starts:
-                index.bury(self._changed, start)
+            met = self._follow(connection, change, {**self._indexes, **arriving})
         except Exception as error:  # noqa: BLE001  # The writer's thread must not end with it.
             self._give_up(error)
-        if self._missed is not None:
-            self._missed |= self._changed
-        if self._arriving:
-            self._missed = None
-            self._indexes = {**self._indexes, **self._arriving}
-        touched = self._touched | self._indexes.keys()
-        self._forget()
-        for namespace in touched:
+        self._changes.taken(change)
+        for namespace in met | self._indexes.keys():
             self._ask(namespace)
 
-    def rolled_back(self) -> None:
-        """Takes out what the transaction added."""
-        for index, start in self._starts:
-            index.cut(start)
-        self._forget()
-
-    def _note(self, kind: int, database: str, table: str, row_id: int) -> None:  # noqa: ARG002  # SQLite gives them.
-        if table == "hippo_memories":
-            self._changed.add(row_id)
-        elif table == "hippo_vectors":
-            self._new_vectors.add(row_id)
-
-    def _add(self, connection: Connection) -> None:
-        self._touched = self._count(connection)
-        indexes = {**self._indexes, **self._arriving}
-        self._starts = [(index, len(index.view.tail)) for index in {*indexes.values(), *self._indexes.values()}]
-        if not indexes:
-            return
-        by_namespace: dict[str, list[tuple[Any, ...]]] = {}
-        for row in columns.read(connection, np.fromiter(self._changed, np.int64)):
-            by_namespace.setdefault(row[columns.NAMESPACE], []).append(row)
-        self._touched |= by_namespace.keys()
-        for index, _ in self._starts:
-            if rows := by_namespace.get(index.namespace):
-                index.add(Columns.of(rows), columns.matrix(rows, index.view.codes.dimensions))
-
-    def _count(self, connection: Connection) -> set[str]:
-        """Takes note of whose the new vectors are; returns their namespaces."""
-        new = np.fromiter(self._new_vectors, np.int64)
-        owners = query.rows_of(connection, OWNERS, new)
-        self._changed.update(memory_id for memory_id, _ in owners)
+    def _follow(self, connection: Connection, change: Change, indexes: dict[str, NamespaceIndex]) -> set[str]:
+        """Adds what was written, and lets die what that replaced or deleted; returns whose the new vectors are."""
+        owners = query.rows_of(connection, OWNERS, np.fromiter(change.vectors, np.int64))
         self._sizes.update(namespace for _, namespace in owners)
+        changed = change.memories.union(memory_id for memory_id, _ in owners)
+        if (missed := self._missed) is not None:
+            missed |= changed
+        rows = columns.read(connection, np.fromiter(changed, np.int64)) if indexes else []
+        for namespace, index in indexes.items():
+            start = len(index.view.tail)
+            if of_namespace := [row for row in rows if row[columns.NAMESPACE] == namespace]:
+                index.add(Columns.of(of_namespace), columns.matrix(of_namespace, index.view.codes.dimensions))
+            index.bury(changed, start)
+        self._indexes = indexes
         return {namespace for _, namespace in owners}
 
-    def _forget(self) -> None:
-        self._changed, self._new_vectors, self._touched = set(), set(), set()
-        self._starts, self._arriving = [], {}
+    def _give_up(self, error: Exception) -> None:
+        log.error("the code index is given up, searches go on exactly", error=type(error).__name__)
+        self._indexes = {}
 
     def _ask(self, namespace: str) -> None:
         """Asks the other thread for what is due in a namespace."""
@@ -173,10 +169,6 @@ class CodeIndex:
         if due and namespace not in self._asked:
             self._asked.add(namespace)
             self._tasks.put(partial(self._maintain, namespace))
-
-    def _give_up(self, error: Exception) -> None:
-        log.error("the code index is given up, searches go on exactly", error=type(error).__name__)
-        self._indexes, self._starts, self._arriving = {}, [], {}
 
     # ------------------------------------------------------------------------------------------- on a thread of its own
 
@@ -264,11 +256,11 @@ class CodeIndex:
 
         self._writer.run_alone(partial(self._arrive, namespace, index))
 
-    def _arrive(self, namespace: str, index: NamespaceIndex | None, _: Connection) -> None:
+    def _arrive(self, namespace: str, index: NamespaceIndex | None, connection: Connection) -> None:
+        missed, self._missed = self._missed or set(), None
         self._sizes[namespace] = len(index.view) if index else 0
         if index:
-            self._arriving[namespace] = index
-            self._changed |= self._missed or set()
+            self._take_in(connection, {namespace: index}, missed)
 
     def _made(self, namespace: str, connection: Connection, ids: Slots) -> NamespaceIndex | None:
         """Returns an index over the memories; None when they have too few vectors."""

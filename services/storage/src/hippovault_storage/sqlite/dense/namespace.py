@@ -178,10 +178,6 @@ class NamespaceIndex:
         if died:
             self.view = replace(view, base_dead=view.base_dead + died)
 
-    def cut(self, start: int) -> None:
-        """Lets the entries in the tail from a place on never have been."""
-        self.view.tail_died[start : len(self.view.tail)] = -np.inf
-
     def take_over(self, old: View, compacted: Compacted) -> None:
         """Goes on with a compacted base, which was made of an older view."""
         view = self.view
