@@ -251,7 +251,7 @@ def test_a_damaged_page_is_told_by_those_who_meet_it_alone(home: Path, backup: P
     damage(path, struct.pack("<2e", 0.1, math.sqrt(1 - 0.1**2)) + bytes(16))
     with serving(home) as process, connected(process) as stub, maintaining(process) as maintenance:
         store = Store(stub, NAMESPACE)
-        for told in (str(path), "hippovault verify", "hippovault restore"):
+        for told in (str(path), f"hippovault verify --home {home}`", f"hippovault restore --home {home}`"):
             with refused(Code.DATA_LOSS, reason="CORRUPT", message=told):
                 store.compare(near(0.5))
         assert len(store.listed()) == 3
@@ -268,7 +268,7 @@ def test_a_damaged_page_is_told_by_those_who_meet_it_alone(home: Path, backup: P
 def test_a_truncated_file_is_refused(stopped: Path) -> None:
     path = database(stopped)
     os.truncate(path, path.stat().st_size // 2 // PAGE_SIZE * PAGE_SIZE)
-    assert_not_started(stopped, str(path), "damaged", "hippovault restore")
+    assert_not_started(stopped, str(path), "damaged", f"hippovault restore --home {stopped}`")
 
 
 def test_a_file_of_a_few_bytes_is_refused(stopped: Path) -> None:

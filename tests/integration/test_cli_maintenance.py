@@ -50,6 +50,7 @@ def test_a_damaged_store_fails_its_verification(home: Path) -> None:
     document = json.loads(told.stdout)
     damaged = [check for check in document["checks"] if check["problems"]]
     assert document["wrong"] == sum(check["wrong"] for check in damaged) > 0
+    assert f"`hippovault reindex --home {home}` makes it anew" in told.stdout.decode()
     assert people.stdout.decode().endswith(
         "1 thing is wrong\n" if document["wrong"] == 1 else f"{document['wrong']} things are wrong\n"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 
-from hippovault_chassis import logs, settings
+from hippovault_chassis import commands, logs, settings
 from hippovault_chassis.errors import ServiceError, told
 from hippovault_chassis.settings import SettingsT
 
@@ -29,6 +29,7 @@ def run(
     """
     values = settings.load(settings_type, section, argv)
     logs.configure(section, values.log_level)
+    commands.belong_to(values.layout)
     try:
         values.layout.create()
         serve(values)

@@ -38,7 +38,7 @@ class StorageSettings(ProcessSettings):
     def wanted_encryption(self) -> Encryption:
         """How the store is to be encrypted, and where the key for it is read."""
         key_file = self.key_file.expanduser() if self.key_file else None
-        return Encryption(self.encryption, KeySource(key_file, self.key_command), self.layout.command)
+        return Encryption(self.encryption, KeySource(key_file, self.key_command))
 
     @property
     def unencrypted(self) -> Encryption:

@@ -127,7 +127,7 @@ def _told_of(file: Path, copy: Path) -> Iterator[None]:
         yield
     except ServiceError as error:
         raise ServiceError(
-            error.code, error.reason, error.message.replace(str(copy.parent), str(file.parent))
+            error.code, error.reason, faults.without_remedy(error.message).replace(str(copy.parent), str(file.parent))
         ) from error
 
 

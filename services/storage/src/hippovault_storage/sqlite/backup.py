@@ -13,6 +13,7 @@ import grpc
 
 from hippovault.storage.v1 import maintenance_pb2 as pb
 from hippovault_chassis import deadline
+from hippovault_chassis.commands import command
 from hippovault_chassis.errors import ServiceError
 from hippovault_storage import times
 from hippovault_storage.sqlite import connections, files, query
@@ -87,7 +88,7 @@ def _check(path: Path, target: apsw.Connection) -> None:
         raise ServiceError(
             grpc.StatusCode.DATA_LOSS,
             "CORRUPT",
-            f"{path} is damaged, and so would be its backup; `hippovault verify` tells more (SQLite: {problems[0]})",
+            f"{path} is damaged, and so would be its backup; `{command('verify')}` tells more (SQLite: {problems[0]})",
         )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import apsw
 import grpc
 
+from hippovault_chassis.commands import command
 from hippovault_chassis.errors import ServiceError
 from hippovault_storage.keyring import Keyring
 from hippovault_storage.sqlite import (
@@ -165,7 +166,8 @@ def _check(source: Connection, target: Connection, path: Path) -> None:
         raise ServiceError(
             grpc.StatusCode.DATA_LOSS,
             "CORRUPT",
-            f"{path} cannot be converted, since its copy is not whole ({problems[0]}); `hippovault verify` tells more",
+            f"{path} cannot be converted, since its copy is not whole ({problems[0]}); "
+            f"`{command('verify')}` tells more",
         )
 
 

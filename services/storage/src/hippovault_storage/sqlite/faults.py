@@ -13,9 +13,9 @@ import apsw
 import grpc
 
 from hippovault_chassis import deadline
+from hippovault_chassis.commands import command
 from hippovault_chassis.errors import ServiceError
 
-REMEDY = "`hippovault verify` tells what is wrong, `hippovault restore` puts a backup in its place"
 FULL = {errno.ENOSPC, errno.EDQUOT}
 NOTHING_SAID = "not an error"
 """SQLite's text where its connection has none, as while it copies."""
@@ -31,7 +31,7 @@ FAULTS: dict[type[apsw.Error], tuple[grpc.StatusCode, str, str]] = {
         "cannot be written; see to the file's mode, its directory's, and the file system's",
     ),
     apsw.PermissionsError: (grpc.StatusCode.FAILED_PRECONDITION, "PERMISSION", "cannot be accessed"),
-    apsw.CorruptError: (grpc.StatusCode.DATA_LOSS, "CORRUPT", f"is damaged; {REMEDY}"),
+    apsw.CorruptError: (grpc.StatusCode.DATA_LOSS, "CORRUPT", "is damaged{remedy}"),
     apsw.NotADBError: (grpc.StatusCode.DATA_LOSS, "NOT_A_DATABASE", "is not a readable SQLite database"),
     apsw.BusyError: (grpc.StatusCode.UNAVAILABLE, "LOCKED", "is locked by another program"),
     apsw.LockedError: (grpc.StatusCode.UNAVAILABLE, "LOCKED", "is locked by another program"),
@@ -52,7 +52,7 @@ def told(path: Path) -> Iterator[None]:
     except tuple(FAULTS) as error:
         code, reason, problem = FAULTS[type(error)]
         said = "" if str(error) == NOTHING_SAID else f" (SQLite: {error})"
-        raise ServiceError(code, reason, f"{path} {problem}{said}") from error
+        raise ServiceError(code, reason, f"{path} {problem.format(remedy=_remedy())}{said}") from error
 
 
 @contextmanager
@@ -76,9 +76,9 @@ def told_in_use(path: Path) -> Iterator[None]:
             raise late() from error
         if not VECTOR_FAILURE.search(str(error)):
             raise
-        raise _damaged(path, f"sqlite-vec: {error}") from error
+        raise damaged(path, f"sqlite-vec: {error}") from error
     except (UnicodeDecodeError, json.JSONDecodeError) as error:  # Neither tells the text.
-        raise _damaged(path, f"a text in it: {error}") from error
+        raise damaged(path, f"a text in it: {error}") from error
 
 
 @contextmanager
@@ -88,7 +88,7 @@ def told_at_open(path: Path) -> Iterator[None]:
         with told(path):
             yield
     except json.JSONDecodeError as error:  # Of another program's there are none that are not looked at first.
-        raise _damaged(path, f"a text in it: {error}") from error
+        raise damaged(path, f"a text in it: {error}") from error
     except (apsw.SQLError, UnicodeDecodeError) as error:
         raise ServiceError(
             grpc.StatusCode.FAILED_PRECONDITION, "UNKNOWN_SCHEMA", f"{path} is not as this program makes it ({error})"
@@ -102,8 +102,18 @@ def late() -> ServiceError:
     )
 
 
-def _damaged(path: Path, problem: str) -> ServiceError:
-    return ServiceError(grpc.StatusCode.DATA_LOSS, "CORRUPT", f"{path} is damaged; {REMEDY} ({problem})")
+def damaged(path: Path, problem: str) -> ServiceError:
+    """Returns the failure of a file whose parts do not fit each other."""
+    return ServiceError(grpc.StatusCode.DATA_LOSS, "CORRUPT", f"{path} is damaged{_remedy()} ({problem})")
+
+
+def without_remedy(message: str) -> str:
+    """Returns what is told of a damaged file that is no store: its own commands do not help it."""
+    return message.replace(_remedy(), "")
+
+
+def _remedy() -> str:
+    return f"; `{command('verify')}` tells what is wrong, `{command('restore')}` puts a backup in its place"
 
 
 def closed() -> ServiceError:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import apsw
 
+from hippovault_chassis.commands import command
 from hippovault_chassis.errors import ServiceError
 from hippovault_storage import keyring
 from hippovault_storage.keyring import Keyring
@@ -28,12 +28,10 @@ class Encryption:
     Args:
         mode: What is encrypted.
         source: Where the key is read; not asked with the mode "off".
-        command: Returns the command line of a `hippovault` command over the store.
     """
 
     mode: Mode = "off"
     source: KeySource = field(default_factory=KeySource)
-    command: Callable[[str], str] = "hippovault {}".format
 
 
 OFF = Encryption()
@@ -98,7 +96,7 @@ def unlock(path: Path, wanted: Encryption) -> Lockbox | None:
             raise ServiceError.refused(
                 "NOT_ENCRYPTED",
                 f"{path} is not encrypted, but HIPPOVAULT_STORAGE_ENCRYPTION is {wanted.mode}; "
-                f"to encrypt it, run: {wanted.command('encrypt')}",
+                f"to encrypt it, run: {command('encrypt')}",
             )
         return None
     found: str = document["mode"]
@@ -181,13 +179,13 @@ def _check_mode(path: Path, found: str, wanted: Encryption) -> None:
         raise ServiceError.refused(
             "ENCRYPTED",
             f"{path} is encrypted; set HIPPOVAULT_STORAGE_ENCRYPTION={found} and its key, "
-            f"or to decrypt it, then run: {wanted.command('decrypt')}",
+            f"or to decrypt it, then run: {command('decrypt')}",
         )
     if found != wanted.mode:
         raise ServiceError.refused(
             "OTHER_ENCRYPTION",
             f"{path} is encrypted with the mode {found}, but HIPPOVAULT_STORAGE_ENCRYPTION is {wanted.mode}; "
-            f"set it to {found}, or to convert the store, run: {wanted.command('encrypt')}",
+            f"set it to {found}, or to convert the store, run: {command('encrypt')}",
         )
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import grpc
 
 from hippovault_chassis import durability
+from hippovault_chassis.commands import command
 from hippovault_chassis.errors import ServiceError
 from hippovault_storage import times
 from hippovault_storage.sqlite import connections, faults, files, lockbox, query, replacing, schema, verifying
@@ -125,7 +126,7 @@ def _naming(backup: Path, copy: Path, demands: Demands) -> Iterator[None]:
     try:
         yield
     except ServiceError as error:
-        message = error.message.replace(f"; {faults.REMEDY}", "").replace(str(copy), str(backup))
+        message = faults.without_remedy(error.message).replace(str(copy), str(backup))
         if error.code is grpc.StatusCode.DATA_LOSS:
             message += "; take another backup"
             message += ", or this one as it is, with --accept-damage" if demands.sound else ", this one cannot be read"
@@ -175,7 +176,7 @@ def _check_encryption(copy: Path, encryption: Encryption) -> None:
             "OTHER_ENCRYPTION",
             f"{copy} is {'not encrypted' if mode == 'off' else f'encrypted with the mode {mode}'}, but "
             f"HIPPOVAULT_STORAGE_ENCRYPTION is {encryption.mode}; set it to {mode} to restore this backup, and convert "
-            f"the store afterwards, with `{encryption.command('encrypt')}` or `{encryption.command('decrypt')}`",
+            f"the store afterwards, with `{command('encrypt')}` or `{command('decrypt')}`",
         )
 
 

@@ -12,10 +12,9 @@ import re
 from pathlib import Path
 
 import apsw
-import grpc
 
 from hippovault_chassis.errors import ServiceError
-from hippovault_storage.sqlite import connections, foreign, query
+from hippovault_storage.sqlite import connections, faults, foreign, query
 from hippovault_storage.sqlite.text import TOKENIZER
 
 MAGIC = b"SQLite format 3\0"
@@ -224,9 +223,7 @@ def check_pages(connection: apsw.Connection, path: Path) -> None:
     # Whether another program's word index agrees with its text is no concern of ours.
     problem = next((text for text in problems if text != "ok" and "inverted index" not in text), None)
     if problem:
-        raise ServiceError(
-            grpc.StatusCode.DATA_LOSS, "CORRUPT", f"{path} is damaged (SQLite: {' '.join(problem.split())})"
-        )
+        raise faults.damaged(path, f"SQLite: {' '.join(problem.split())}")
 
 
 def migrate(connection: apsw.Connection, dimensions: int, target: int = SCHEMA_VERSION) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from hippovault.storage.v1 import maintenance_pb2 as pb
 from hippovault_chassis import deadline
+from hippovault_chassis.commands import command
 from hippovault_chassis.errors import ServiceError
 from hippovault_storage.sqlite import faults
 from hippovault_storage.sqlite.connections import Connection
@@ -27,7 +28,7 @@ class Check:
 
 
 RESTORE = "restore a backup"
-REINDEX = "`hippovault reindex` makes it anew"
+REINDEX = "`{reindex}` makes it anew"
 REOPEN = "another program may have changed the file: a restart takes its changes in"
 
 CHECKS = (
@@ -70,7 +71,7 @@ def problems(connection: Connection, path: Path) -> Iterator[str]:
 
 def _found(connection: Connection, path: Path, check: Check) -> Findings:
     deadline.remaining()
-    findings = Findings(check.name, check.remedy)
+    findings = Findings(check.name, check.remedy.format(reindex=command("reindex")))
     try:
         with faults.told_in_use(path):
             check.look(connection, findings)
