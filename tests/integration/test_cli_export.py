@@ -205,4 +205,5 @@ def test_a_file_that_cannot_be_read_is_told(source: Keeper, tmp_path: Path, cont
     assert ended.returncode == 1
     assert told in ended.stderr
     assert b"Traceback" not in ended.stderr
+    assert b"`hippovault" not in ended.stderr  # What helps the store does not help this file.
     assert file.read_bytes() == content

@@ -112,17 +112,9 @@ def timestamp(field: str, value: str) -> Timestamp:
     return result
 
 
-class MemoryInput(Input):
-    """What can be remembered: the arguments of `hippo_remember` and a line of a JSONL file."""
+class Details(Input):
+    """What a memory may have besides its content and its names."""
 
-    content: str
-    """The text to remember."""
-    namespace: str = ""
-    """The memory's scope; empty means "default"."""
-    category: str = ""
-    """A group of your choice."""
-    key: str = ""
-    """Your own name: remembering the same category and key again updates the memory."""
     tags: Tags = []
     """Labels to filter by."""
     hints: Texts = []
@@ -134,9 +126,43 @@ class MemoryInput(Input):
     metadata: Annotated[dict[str, Any], BeforeValidator(_none_is_no_members)] = {}
     """Any JSON object of yours."""
     created_at: Time | None = None
-    """When it happened, ISO 8601; now when absent."""
+    """When it happened, ISO 8601."""
     status: str = ""
     """State, such as open or done."""
+
+    def details(self) -> dict[str, Any]:
+        """Returns the fields of a message that has them.
+
+        Raises:
+            ServiceError: INVALID_ARGUMENT for what cannot cross the wire.
+        """
+        return {
+            "tags": self.tags,
+            "hints": self.hints,
+            "memory_type": self.memory_type,
+            "importance": self.importance,
+            "metadata": dump_metadata(self.metadata),
+            "created_at": None if self.created_at is None else timestamp("created_at", self.created_at),
+            "status": self.status,
+        }
+
+
+class _Named(Input):
+    content: str
+    """The text to remember."""
+    namespace: str = ""
+    """The memory's scope; empty means "default"."""
+    category: str = ""
+    """A group of your choice."""
+    key: str = ""
+    """Your own name: remembering the same category and key again updates the memory."""
+
+
+class MemoryInput(Details, _Named):
+    """What can be remembered: the arguments of `hippo_remember` and a line of a JSONL file."""
+
+    created_at: Time | None = None
+    """When it happened, ISO 8601; now when absent."""
 
     def request(self) -> memory_service_pb2.RememberRequest:
         """Returns the request that remembers it.
@@ -145,17 +171,7 @@ class MemoryInput(Input):
             ServiceError: INVALID_ARGUMENT for what cannot cross the wire; the rest is the application's to check.
         """
         return memory_service_pb2.RememberRequest(
-            namespace=self.namespace,
-            content=self.content,
-            category=self.category,
-            key=self.key,
-            tags=self.tags,
-            hints=self.hints,
-            memory_type=self.memory_type,
-            importance=self.importance,
-            metadata=dump_metadata(self.metadata),
-            created_at=None if self.created_at is None else timestamp("created_at", self.created_at),
-            status=self.status,
+            namespace=self.namespace, content=self.content, category=self.category, key=self.key, **self.details()
         )
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from google.protobuf.field_mask_pb2 import FieldMask
 from pydantic import Field
 
@@ -12,7 +10,7 @@ from hippovault.memory.v1 import memory_service_pb2 as pb
 from hippovault_chassis import memory_rules
 from hippovault_chassis.errors import ServiceError
 from hippovault_gateway.arguments import ListArguments, RefArguments, within
-from hippovault_gateway.documents import Tags, Texts, Time, dump_metadata, timestamp
+from hippovault_gateway.documents import Details, Tags, Texts, Time, timestamp
 from hippovault_gateway.limits import MAX_PAGE_SIZE, MAX_VERSION
 
 VISIBILITIES = {
@@ -107,7 +105,7 @@ class HistoryArguments(RefArguments):
         )
 
 
-class UpdateArguments(RefArguments):
+class UpdateArguments(Details, RefArguments):
     """Which memory, and what it is to be; what is not given stays."""
 
     content: str = ""
@@ -116,20 +114,6 @@ class UpdateArguments(RefArguments):
     """The new category."""
     new_key: str = ""
     """The new key."""
-    tags: Tags = Field(default_factory=list)
-    """All its tags."""
-    hints: Texts = Field(default_factory=list)
-    """All its hints."""
-    memory_type: str = ""
-    """Such as decision, observation, pattern."""
-    importance: float | None = None
-    """0 to 1."""
-    metadata: dict[str, Any] = Field(default_factory=dict)
-    """Any JSON object of yours."""
-    created_at: Time | None = None
-    """When it happened, ISO 8601."""
-    status: str = ""
-    """State, such as open or done."""
     clear: Texts = Field(default_factory=list)
     """Fields to empty."""
     expected_version: int | None = None
@@ -139,18 +123,7 @@ class UpdateArguments(RefArguments):
 
     def request(self) -> pb.UpdateMemoryRequest:
         """Returns the request."""
-        memory = memory_pb2.Memory(
-            content=self.content,
-            category=self.new_category,
-            key=self.new_key,
-            tags=self.tags,
-            hints=self.hints,
-            memory_type=self.memory_type,
-            importance=self.importance,
-            metadata=dump_metadata(self.metadata),
-            created_at=None if self.created_at is None else timestamp("created_at", self.created_at),
-            status=self.status,
-        )
+        memory = memory_pb2.Memory(content=self.content, category=self.new_category, key=self.new_key, **self.details())
         return pb.UpdateMemoryRequest(
             namespace=self.namespace,
             ref=self.ref(),

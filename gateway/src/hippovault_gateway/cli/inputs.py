@@ -37,6 +37,46 @@ class Naming:
 BY_ID = Naming()
 
 
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Details:
+    """What a memory may have besides its content and its names; None is what is not given."""
+
+    tags: Tags = None
+    """Labels to filter by; may be repeated."""
+    hints: Hints = None
+    """Up to 3 wordings of questions that this memory answers; may be repeated. Refused unless the
+    memory was started with HIPPOVAULT_HINTS_ENABLED=1."""
+    memory_type: str | None = None
+    """Such as decision, observation, pattern."""
+    importance: float | None = None
+    """0 to 1."""
+    metadata: str | None = None
+    """A JSON object of yours."""
+    created_at: str | None = None
+    """When it happened, ISO 8601 (default: now)."""
+    status: str | None = None
+    """Its state in your words, such as open or done."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class NewDetails(Details):
+    """The same, of a memory that is there already."""
+
+    tags: Tags = None
+    """All its tags; may be repeated."""
+    hints: Hints = None
+    """Up to 3 wordings of questions that this memory answers, all of them; may be repeated.
+    Refused unless the memory was started with HIPPOVAULT_HINTS_ENABLED=1."""
+    created_at: str | None = None
+    """When it happened, ISO 8601."""
+
+
+NO_DETAILS = Details()
+NO_NEW_DETAILS = NewDetails()
+
+
 def check_unicode(values: Mapping[str, Any]) -> None:
     """Refuses words of the command line that were no UTF-8: they cannot be sent."""
     for name, value in values.items():

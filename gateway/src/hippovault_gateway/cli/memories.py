@@ -6,14 +6,14 @@ from dataclasses import asdict
 from typing import Any
 
 from hippovault_chassis.errors import ServiceError
-from hippovault_gateway.arguments import ForgetArguments, RecallArguments
+from hippovault_gateway.arguments import ForgetArguments, RecallArguments, RememberArguments
 from hippovault_gateway.cli import inputs
 from hippovault_gateway.cli.client import connect
-from hippovault_gateway.cli.inputs import BY_ID, Hints, Naming, Stdin, Tags
+from hippovault_gateway.cli.inputs import BY_ID, NO_DETAILS, Details, Naming, Stdin, Tags
 from hippovault_gateway.cli.listing import show_memories
 from hippovault_gateway.cli.options import CLIENT_DEFAULTS, ClientOptions
 from hippovault_gateway.cli.output import TRUNCATED, show_json, show_line, warn
-from hippovault_gateway.documents import MemoryInput, parse
+from hippovault_gateway.documents import parse
 from hippovault_gateway.views import ForgetView, RecallView, RememberView
 
 
@@ -25,13 +25,7 @@ def remember(
     namespace: str = "",
     category: str = "",
     key: str = "",
-    tags: Tags = None,
-    hints: Hints = None,
-    memory_type: str = "",
-    importance: float | None = None,
-    metadata: str = "",
-    created_at: str | None = None,
-    status: str = "",
+    details: Details = NO_DETAILS,
     options: ClientOptions = CLIENT_DEFAULTS,
 ) -> None:
     """Remembers a text.
@@ -42,14 +36,7 @@ def remember(
         namespace: The memory's scope (default: "default").
         category: A group of your choice; with --key your own name for this memory.
         key: Remembering the same category and key again updates the memory; what it was stays in its history.
-        tags: Labels to filter by; may be repeated.
-        hints: Up to 3 wordings of questions that this memory answers; may be repeated. Refused unless the
-            memory was started with HIPPOVAULT_HINTS_ENABLED=1.
-        memory_type: Such as decision, observation, pattern.
-        importance: 0 to 1.
-        metadata: A JSON object of yours.
-        created_at: When it happened, ISO 8601 (default: now).
-        status: Its state in your words, such as open or done.
+        details: What else it has.
         options: Which memory, and how to answer.
     """
     values: dict[str, Any] = {
@@ -57,17 +44,11 @@ def remember(
         "namespace": namespace,
         "category": category,
         "key": key,
-        "tags": tags,
-        "hints": hints,
-        "memory_type": memory_type,
-        "importance": importance,
-        "metadata": metadata,
-        "created_at": created_at,
-        "status": status,
+        **asdict(details),
     }
     inputs.check_unicode(values)
-    values["metadata"] = inputs.metadata(metadata)
-    request = parse(MemoryInput, values).request()
+    values["metadata"] = inputs.metadata(details.metadata)
+    request = parse(RememberArguments, values).request()
     with connect(options) as client:
         view = RememberView.of(client.call(client.stub.Remember, request))
     if options.json:

@@ -8,7 +8,7 @@ from typing import Any
 from hippovault_chassis.errors import ServiceError
 from hippovault_gateway.cli import inputs
 from hippovault_gateway.cli.client import connect
-from hippovault_gateway.cli.inputs import BY_ID, Hints, Names, Naming, Stdin, Tags
+from hippovault_gateway.cli.inputs import BY_ID, NO_NEW_DETAILS, Names, Naming, NewDetails, Stdin
 from hippovault_gateway.cli.options import CLIENT_DEFAULTS, ClientOptions
 from hippovault_gateway.cli.output import TRUNCATED, show_json, show_line, warn
 from hippovault_gateway.documents import parse
@@ -25,13 +25,7 @@ def update(
     stdin: Stdin = False,
     new_category: str | None = None,
     new_key: str | None = None,
-    tags: Tags = None,
-    hints: Hints = None,
-    memory_type: str | None = None,
-    importance: float | None = None,
-    metadata: str | None = None,
-    created_at: str | None = None,
-    status: str | None = None,
+    details: NewDetails = NO_NEW_DETAILS,
     clear: Names = None,
     expected_version: int | None = None,
     dry_run: bool = False,
@@ -46,14 +40,7 @@ def update(
         stdin: Read the new text from stdin, without the line break that ends it.
         new_category: The category that it gets.
         new_key: The key that it gets.
-        tags: All its tags; may be repeated.
-        hints: Up to 3 wordings of questions that this memory answers, all of them; may be repeated.
-            Refused unless the memory was started with HIPPOVAULT_HINTS_ENABLED=1.
-        memory_type: Such as decision, observation, pattern.
-        importance: 0 to 1.
-        metadata: A JSON object of yours.
-        created_at: When it happened, ISO 8601.
-        status: Its state in your words, such as open or done.
+        details: What else it gets.
         clear: A field to empty: category, key, tags, hints, memory_type, importance, metadata, status; may be repeated.
         expected_version: Refuse unless the memory has this version, which counts contents, not changes of other fields.
         dry_run: Only tell what it would be.
@@ -67,19 +54,13 @@ def update(
         "content": inputs.from_stdin() if stdin else content,
         "new_category": new_category,
         "new_key": new_key,
-        "tags": tags,
-        "hints": hints,
-        "memory_type": memory_type,
-        "importance": importance,
-        "metadata": metadata,
-        "created_at": created_at,
-        "status": status,
+        **asdict(details),
         "clear": clear,
         "expected_version": expected_version,
         "dry_run": dry_run,
     }
     inputs.check_unicode(values)
-    values["metadata"] = inputs.metadata(metadata)
+    values["metadata"] = inputs.metadata(details.metadata)
     request = parse(UpdateArguments, values).request()
     with connect(options) as client:
         view = UpdateView.of(client.call(client.stub.UpdateMemory, request))
