@@ -16,7 +16,7 @@ from hippovault_storage.sqlite.dense.changes import Change
 from hippovault_storage.sqlite.dense.columns import Wanted
 from hippovault_storage.sqlite.dense.index import CodeIndex
 from hippovault_storage.sqlite.distances import Vector
-from hippovault_storage.sqlite.scope import Scope
+from hippovault_storage.sqlite.scope import IN_SCOPE, Scope
 
 CHUNK = 2_048
 """Rows that are looked at together."""
@@ -45,9 +45,6 @@ ALL = """
 SELECT h.memory_id, h.created_at, v.vector
 FROM hippo_memories h CROSS JOIN hippo_vectors v ON v.memory_id = h.memory_id
 WHERE {scope}
-"""
-IN_SCOPE = """
-SELECT h.memory_id, h.created_at FROM carray(?) c CROSS JOIN hippo_memories h ON h.memory_id = c.value WHERE {scope}
 """
 
 
@@ -124,7 +121,7 @@ def find(
     view, k = index.view(request.namespace), request.dense.k
     if view is not None:
         wanted = Wanted(connection.vault, request.filter)
-        within = scope.live(connection.vault, request.namespace, request.filter, one_by_one=True)
+        within = scope.live(connection.vault, request.namespace, request.filter, one_by_one="h.memory_id")
         best = _among(connection, within, changed, to, k)
         depth = max(view.depth, OVERSAMPLING * k)
         while depth * SCAN_SHARE < len(view):

@@ -20,7 +20,13 @@ VISIBLE = {
 """Conditions on `hippo_memories h`."""
 
 TAGGED = "h.memory_id IN (SELECT memory_id FROM hippo_tags WHERE tag {})"
-TAGGED_ONE_BY_ONE = "EXISTS (SELECT 1 FROM hippo_tags t WHERE t.tag {} AND t.memory_id = h.memory_id)"
+TAGGED_ONE_BY_ONE = "+EXISTS (SELECT 1 FROM hippo_tags t WHERE t.tag {{}} AND t.memory_id = {one_by_one})"
+"""With the sign SQLite makes no join of it, which it would put last: so tags are looked at before any row of
+hippo_memories where another table tells the ids."""
+IN_SCOPE = """
+SELECT h.memory_id, h.created_at FROM carray(?) c CROSS JOIN hippo_memories h ON h.memory_id = c.value WHERE {scope}
+"""
+"""Which of some memories are in a scope."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +37,7 @@ class Scope:
     parameters: tuple[apsw.SQLiteValue, ...]
 
 
-def live(vault: Vault, namespace: str, conditions: memory_pb2.Filter, *, one_by_one: bool = False) -> Scope:
+def live(vault: Vault, namespace: str, conditions: memory_pb2.Filter, *, one_by_one: str = "") -> Scope:
     """Returns the live memories of a namespace for which every given condition of the filter holds.
 
     Args:
@@ -49,7 +55,7 @@ def visible(
     conditions: memory_pb2.Filter,
     visibility: memory_pb2.Visibility.ValueType,
     *,
-    one_by_one: bool = False,
+    one_by_one: str = "",
 ) -> Scope:
     """Returns the memories of a namespace that are visible and for which every given condition of the filter holds.
 
@@ -58,10 +64,10 @@ def visible(
         namespace: Of the memories.
         conditions: Of a request.
         visibility: Whether the live are seen, the deleted or both.
-        one_by_one: The memories are found otherwise and each is looked at: then a tag that many have costs no more than
-            one that few have.
+        one_by_one: The column of the ids, where the memories are found otherwise and each is looked at: then a tag that
+            many have costs no more than one that few have.
     """
-    tagged = TAGGED_ONE_BY_ONE if one_by_one else TAGGED
+    tagged = TAGGED_ONE_BY_ONE.format(one_by_one=one_by_one) if one_by_one else TAGGED
     parts: list[str] = ["h.namespace = ?", VISIBLE[visibility]]
     parameters: list[apsw.SQLiteValue] = [namespace]
 
