@@ -48,8 +48,9 @@ SELECT json_each.value, e.content_embedding, (
 
 def insert(connection: Connection, memory_id: int, rows: bytes, token_codes: pb.TokenCodes | None) -> None:
     """Gives vectors and token codes to a memory that has none, see `write`."""
-    matrix = _matrix(connection, rows)
-    connection.execute(connection.of_schema(_insertion), (memory_id, matrix[0].tobytes()))
+    dimensions, insertion = connection.of_schema(_table)
+    matrix = np.frombuffer(rows, FLOAT32).reshape(-1, dimensions)
+    connection.execute(insertion, (memory_id, rows[: matrix[0].nbytes]))
     _insert_halves(connection, memory_id, halves(matrix))
     if token_codes is not None:
         write_token_codes(connection, memory_id, token_codes)
@@ -64,10 +65,11 @@ def write(connection: Connection, memory_id: int, rows: bytes, token_codes: pb.T
         rows: One or more vectors as in PutMemoryRequest, checked.
         token_codes: None for none.
     """
-    matrix = _matrix(connection, rows)
+    dimensions, insertion = connection.of_schema(_table)
+    matrix = np.frombuffer(rows, FLOAT32).reshape(-1, dimensions)
     # vec0 knows no REPLACE, and deleting leaves holes in it.
     there = records.has_vector(connection, memory_id)
-    connection.execute(UPDATE if there else connection.of_schema(_insertion), (memory_id, matrix[0].tobytes()))
+    connection.execute(UPDATE if there else insertion, (memory_id, rows[: matrix[0].nbytes]))
     _write_halves(connection, memory_id, halves(matrix))
     write_token_codes(connection, memory_id, token_codes)
 
@@ -120,17 +122,19 @@ def refresh(connection: Connection, ids: Sequence[int]) -> None:
 
 def halves(matrix: npt.NDArray[np.float32]) -> npt.NDArray[np.float16]:
     """Returns vectors of any length, a row each, as unit vectors in half the bytes; zeros for one without direction."""
-    squares = np.vecdot(matrix, matrix, dtype=np.float64)
-    if not all(abs(square - 1) < UNIT_TOLERANCE for square in squares.tolist()):
+    if not all(abs(float(row.dot(row)) - 1) < UNIT_TOLERANCE for row in matrix):
         # Another program may have written anything.
-        wide, pointless = matrix.astype(np.float64), ~((squares > 0) & np.isfinite(squares))
+        wide = matrix.astype(np.float64)
+        squares = np.vecdot(wide, wide)
+        pointless = ~((squares > 0) & np.isfinite(squares))
         wide[pointless], squares[pointless] = 0, 1
         matrix = wide / np.sqrt(squares)[:, np.newaxis]
     return matrix.astype(FLOAT16)
 
 
-def _matrix(connection: Connection, rows: bytes) -> npt.NDArray[np.float32]:
-    return np.frombuffer(rows, FLOAT32).reshape(-1, connection.of_schema(schema.dimensions))
+def _table(connection: Connection) -> tuple[int, str]:
+    """Returns how long the vectors of vec0's table are, and what inserts one."""
+    return schema.dimensions(connection), _insertion(connection)
 
 
 def _insertion(connection: Connection) -> str:

@@ -104,6 +104,10 @@ def undelete(connection: Connection, request: pb.UndeleteMemoryRequest) -> pb.Un
 def write_tags(connection: Connection, memories: Sequence[Memory]) -> None:
     """Writes the tags that filters look at."""
     connection.executemany("DELETE FROM hippo_tags WHERE memory_id = ?", [(memory.id,) for memory in memories])
+    _insert_tags(connection, memories)
+
+
+def _insert_tags(connection: Connection, memories: Iterable[Memory]) -> None:
     connection.executemany(
         "INSERT INTO hippo_tags (tag, memory_id) VALUES (?, ?)",
         [(connection.vault.digest(tag), memory.id) for memory in memories for tag in memory.tags],
@@ -161,7 +165,9 @@ def write(connection: Connection, memory: Memory, stored: Memory | None) -> None
             _update(connection, "memories", "id", memory.id, records.sealed(vault, memory, changes))
         changes = _differing(_side_row(stored), _side_row(memory), resealed=resealed)
         _update(connection, "hippo_memories", "memory_id", memory.id, records.sealed(vault, memory, changes))
-    if stored is None or stored.tags != memory.tags:
+    if stored is None:
+        _insert_tags(connection, [memory])
+    elif stored.tags != memory.tags:
         write_tags(connection, [memory])
     if memory.HasField("deleted_at"):
         remove_words(connection, [memory.id])
