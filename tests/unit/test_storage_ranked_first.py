@@ -18,7 +18,7 @@ NAMESPACES = ("most", "some", "few", "none")
 WORDS = ("zebra", "gnu", "quokka", "okapi", "tapir", "dugong")
 MEMORIES = 600
 DELETED = 120
-ALIKE = 12
+ALIKE = 24
 FILTERS = st.builds(
     Filter,
     tags_any=st.lists(st.sampled_from(["often", "seldom", "never"]), max_size=2, unique=True),

@@ -44,10 +44,10 @@ SELECT h.memory_id, {SCORED} CROSS JOIN hippo_memories h ON h.memory_id = hippo_
 WHERE hippo_fts MATCH ? AND {{scope}} ORDER BY score, h.created_at DESC, h.memory_id LIMIT ?
 """
 
-OVERSAMPLING = 4
+OVERSAMPLING = 8
 """Memories for one of k that are ranked before it is known which of them are in a wide scope."""
-WIDE_SHARE = 0.4
-"""The part of the live memories from which on a scope is wide. Of 4 k memories k are then in it nearly always; below it
+WIDE_SHARE = 0.25
+"""The part of the live memories from which on a scope is wide. Of 8 k memories k are then in it nearly always; below it
 the matches outside of the scope are many, and ranking only those within is as fast."""
 SAMPLE = 64
 """Memories that tell how wide a scope is."""
