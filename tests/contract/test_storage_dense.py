@@ -17,7 +17,7 @@ from hippovault.memory.v1 import memory_pb2
 from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault_chassis.errors import ServiceError
 from hippovault_storage.sqlite import distances, nearest, scope, writer, writes
-from hippovault_storage.sqlite.dense import codes, depth, namespace
+from hippovault_storage.sqlite.dense import codes, depth, index, namespace
 from hippovault_storage.sqlite.engine import SqliteEngine
 from support.storage import DIMENSIONS, Filter, Ref, Store, at, connected, database, near, opened, rows, serving, vector
 from support.waiting import until
@@ -120,6 +120,73 @@ def agrees(engine: SqliteEngine, k: int = 5, wanted: memory_pb2.Filter | None = 
         exact = nearest.exactly(connection, within, direction, k)
         found = nearest.find(connection, engine._index, search, direction, moment)
         assert list(found.items()) == list(exact.items())
+
+
+def copies_are_in_step(engine: SqliteEngine) -> None:
+    """What memory has of the vectors is what the file has of the entries that live, and nothing of the others."""
+    until(lambda: not engine._index.is_behind)
+    view = engine._index.view(SPACE)
+    assert view
+    assert view.base_vectors is not None
+    with engine._readers.borrow() as connection:
+        stored = dict(rows(connection, "SELECT id, vector FROM hippo_vectors"))
+        live = "SELECT v.id FROM hippo_vectors v JOIN hippo_memories h USING (memory_id) WHERE deleted_at IS NULL"
+        living = {vector_id for (vector_id,) in rows(connection, live)}
+    entries = zip(view.base.values["vector_id"].tolist(), view.base_vectors, view.base_died == np.inf, strict=True)
+    for vector_id, copy, lives in entries:
+        assert vector_id in living or not lives
+        assert copy.tobytes() == (stored[vector_id] if lives else bytes(2 * DIMENSIONS))
+
+
+@pytest.fixture
+def uncopied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves no room in memory for vectors."""
+    monkeypatch.setattr(index, "MAX_COPIED_BYTES", 0)
+
+
+@pytest.mark.parametrize("wanted", FILTERS[:6], ids=str)
+@pytest.mark.usefixtures("uncopied")
+def test_it_finds_the_same_without_vectors_in_memory(engine: SqliteEngine, wanted: memory_pb2.Filter) -> None:
+    view = engine._index.view(SPACE)
+    assert view
+    assert view.base_vectors is None
+    for k in (1, 5, 40):
+        agrees(engine, k, wanted)
+    assert Local(engine).delete(3)
+    fill(engine, range(300, 340))
+    until(lambda: tail(engine) < 30)
+    agrees(engine, 5, wanted)
+
+
+def test_vectors_in_memory_follow_every_change(engine: SqliteEngine) -> None:
+    store = Local(engine)
+    copies_are_in_step(engine)
+    for number in range(5):
+        assert store.delete(number)
+    store.put(request(5, unit(), " anew"))
+    copies_are_in_step(engine)
+    store.purge(6)
+    store.purge(4)
+    copies_are_in_step(engine)
+    fill(engine, range(300, 340))
+    until(lambda: tail(engine) < 30)
+    copies_are_in_step(engine)
+    store.put(request(2, vector(1)))
+    assert store.nearest(vector(1), 1) == ["memory 2"]
+    assert [*engine.reindex()]
+    copies_are_in_step(engine)
+    agrees(engine, 20)
+
+
+def test_what_a_filter_lets_through_may_all_lie_far_away(engine: SqliteEngine) -> None:
+    for number in range(150):
+        put = request(1000 + number, near(-0.9 + number / 1000))
+        put.memory.memory_type = "Far"
+        Local(engine).put(put)
+    until(lambda: tail(engine) < 60)
+    for _ in range(2):
+        agrees(engine, 5, Filter(memory_types=["Far"]), vector(1))
+        agrees(engine, 5, Filter(memory_types=["Far"], tags_any=["half"]), vector(1))
 
 
 @pytest.mark.parametrize("wanted", FILTERS, ids=str)
@@ -309,7 +376,7 @@ def test_an_index_that_cannot_be_made_costs_no_answer_and_is_made_later(
 ) -> None:
     failed = threading.Event()
 
-    def fails(*_: object) -> None:
+    def fails(*_: object, **__: object) -> None:
         failed.set()
         raise MemoryError
 
@@ -319,7 +386,7 @@ def test_an_index_that_cannot_be_made_costs_no_answer_and_is_made_later(
     ):
         patched.setattr(broken, step, fails)
         fill(engine, range(MIN_VECTORS))
-        if step != "add":
+        if step == "of":
             ready(engine)
             fill(engine, range(100, 140))
         assert failed.wait(30)
@@ -423,6 +490,9 @@ class Local:
         except ServiceError:
             return False
         return True
+
+    def purge(self, number: int) -> None:
+        assert self._engine.purge_memories(pb.PurgeMemoriesRequest(namespace=SPACE, ref=self.ref(number))).total == 1
 
     def update(self, number: int, **fields: object) -> None:
         self._engine.update_memory(

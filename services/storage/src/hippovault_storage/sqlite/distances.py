@@ -6,7 +6,7 @@ equal cosines.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -18,11 +18,11 @@ from hippovault_storage.sqlite.connections import Connection
 from hippovault_storage.sqlite.vectors import FLOAT16, FLOAT32
 
 Vector = npt.NDArray[np.float32]
+Halves = npt.NDArray[np.float16]
 
 OF_MEMORIES = """
 SELECT v.memory_id, v.vector FROM json_each(?) CROSS JOIN hippo_vectors v ON v.memory_id = json_each.value
 """
-OF_VECTORS = "SELECT v.memory_id, v.vector FROM carray(?) c CROSS JOIN hippo_vectors v ON v.id = c.value"
 OF_NEWEST = """
 SELECT v.vector FROM hippo_memories h CROSS JOIN hippo_vectors v ON v.memory_id = h.memory_id AND v.place = 0
 WHERE {scope} ORDER BY h.created_at DESC, h.memory_id DESC LIMIT ?
@@ -37,31 +37,21 @@ def vector(stored: bytes) -> Vector:
 
 def cosines(to: Vector, stored: Iterable[bytes]) -> Vector:
     """Returns the cosine similarities of vectors of hippo_vectors to another; 0 for one that points nowhere."""
-    matrix = np.frombuffer(b"".join(stored), FLOAT16).reshape(-1, to.size).astype(np.float32)
-    lengths = np.sqrt(np.einsum("ij,ij->i", matrix, matrix))
-    # Not by BLAS, whose sums depend on a row's place, and whose threads wait for each other.
-    result: Vector = np.einsum("ij,j->i", matrix, to) / np.maximum(lengths, np.finfo(np.float32).tiny)
+    return between(to, np.frombuffer(b"".join(stored), FLOAT16).reshape(-1, to.size))
+
+
+def between(to: Vector, stored: Halves | npt.NDArray[np.float32]) -> Vector:
+    """Does the same, of the vectors in a row each."""
+    matrix = stored.astype(np.float32)
+    lengths = np.sqrt(np.vecdot(matrix, matrix))
+    # Row by row: sums of a product of matrices depend on a row's place, and its threads wait for each other.
+    result: Vector = np.vecdot(matrix, to) / np.maximum(lengths, np.finfo(np.float32).tiny)
     return result
 
 
 def of_memories(connection: Connection, to: Vector, ids: Iterable[int]) -> dict[int, float]:
     """Returns the similarity of each memory's nearest vector, of those that have one, best first."""
-    return _nearest(to, query.rows(connection, OF_MEMORIES, (records.as_json(ids),)))
-
-
-def of_vectors(connection: Connection, to: Vector, ids: npt.NDArray[np.int64]) -> tuple[dict[int, float], int]:
-    """Returns for each memory the similarity of the nearest of these vectors, best first, and how many are there.
-
-    Args:
-        connection: Reads.
-        to: What they are near to.
-        ids: Of hippo_vectors.
-    """
-    rows = query.rows_of(connection, OF_VECTORS, np.sort(ids))  # In the order in which they lie.
-    return _nearest(to, rows), len(rows)
-
-
-def _nearest(to: Vector, rows: Sequence[tuple[int, bytes]]) -> dict[int, float]:
+    rows = query.rows(connection, OF_MEMORIES, (records.as_json(ids),))
     near = cosines(to, (row[1] for row in rows))
     order = np.argsort(-near, kind="stable")
     found: dict[int, float] = {}

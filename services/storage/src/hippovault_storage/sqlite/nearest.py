@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -13,10 +12,11 @@ from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault_storage.sqlite import distances, query, scope
 from hippovault_storage.sqlite.connections import Connection
 from hippovault_storage.sqlite.dense.changes import Change
+from hippovault_storage.sqlite.dense.codes import Slots
 from hippovault_storage.sqlite.dense.columns import Wanted
 from hippovault_storage.sqlite.dense.index import CodeIndex
 from hippovault_storage.sqlite.distances import Vector
-from hippovault_storage.sqlite.scope import IN_SCOPE, Scope
+from hippovault_storage.sqlite.scope import Scope
 
 CHUNK = 2_048
 """Rows that are looked at together."""
@@ -27,7 +27,7 @@ WIDENING = 4
 """How many times more candidates a search takes that did not find enough."""
 
 SPARE = 6
-"""Memories beyond k that are looked at whether they are in the scope, which nearly all candidates are."""
+"""Memories beyond k that are looked at: those that were compared are nearly all in the scope."""
 SCAN_SHARE = 2
 """Where one of so many would be a candidate, all are looked at."""
 
@@ -45,6 +45,11 @@ ALL = """
 SELECT h.memory_id, h.created_at, v.vector
 FROM hippo_memories h CROSS JOIN hippo_vectors v ON v.memory_id = h.memory_id
 WHERE {scope}
+"""
+CANDIDATES = """
+WITH c AS (SELECT value FROM carray(?))
+SELECT h.memory_id, h.created_at, v.vector, {scope}
+FROM c CROSS JOIN hippo_vectors v ON v.id = c.value CROSS JOIN hippo_memories h ON h.memory_id = v.memory_id
 """
 
 
@@ -123,15 +128,14 @@ def find(
         wanted = Wanted(connection.vault, request.filter)
         within = scope.live(connection.vault, request.namespace, request.filter, one_by_one="h.memory_id")
         best = _among(connection, within, changed, to, k)
-        depth = max(view.depth, OVERSAMPLING * k)
+        depth, enough = max(view.depth, OVERSAMPLING * k), k + SPARE
         while depth * SCAN_SHARE < len(view):
-            ids, complete = view.candidates(to, wanted, depth, moment)
-            near, there = distances.of_vectors(connection, to, ids)
-            found = _first(connection, within, near, k, complete=complete)
-            if found is not None and (complete or there * 2 >= ids.size):
+            ids, complete = view.candidates(to, wanted, depth, enough, moment)
+            found = _first(connection, within, to, ids, k, complete=complete)
+            if found is not None:
                 best.take_in(found)
                 return best.scores()
-            depth *= WIDENING
+            depth, enough = depth * WIDENING, enough * WIDENING
     return exactly(connection, scope.live(connection.vault, request.namespace, request.filter), to, k)
 
 
@@ -145,24 +149,22 @@ def _among(connection: Connection, within: Scope, changed: Change, to: Vector, k
     return best
 
 
-def _first(connection: Connection, within: Scope, near: dict[int, float], k: int, *, complete: bool) -> Best | None:
-    """Returns the k nearest of those that are in the scope; None where others may be as near.
+def _first(connection: Connection, within: Scope, to: Vector, ids: Slots, k: int, *, complete: bool) -> Best | None:
+    """Returns the k nearest of the candidates that are in the scope; None where others may be as near.
 
     Args:
         connection: Reads.
         within: The scope.
-        near: Cosines by memory id, best first.
+        to: What they are near to.
+        ids: The vectors.
         k: How many.
         complete: Whether there are no others.
     """
-    for number in (k + SPARE, len(near)):
-        looked_at = dict(itertools.islice(near.items(), number))
-        ids = np.fromiter(looked_at, np.int64, len(looked_at))
-        rows = query.rows_of(connection, IN_SCOPE.format(scope=within.condition), ids, within.parameters)
-        best = Best(k)
-        best.look_at(rows, np.array([near[row[0]] for row in rows], np.float32))
-        scores = best.scores()
-        settled = len(scores) == k and min(scores.values()) > min(looked_at.values())
-        if settled or (complete and number >= len(near)):
-            return best
-    return None
+    rows = query.rows_of(connection, CANDIDATES.format(scope=within.condition), np.sort(ids), within.parameters)
+    near = distances.cosines(to, (row[2] for row in rows))
+    inside = [position for position, row in enumerate(rows) if row[3]]
+    best = Best(k)
+    best.look_at([rows[position] for position in inside], near[inside])
+    scores = best.scores()
+    settled = len(scores) == k and min(scores.values()) > near.min() and len(rows) * 2 >= ids.size
+    return best if complete or settled else None

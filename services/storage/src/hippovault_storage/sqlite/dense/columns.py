@@ -17,7 +17,7 @@ from hippovault.memory.v1 import memory_pb2
 from hippovault_storage import times
 from hippovault_storage.sqlite import query
 from hippovault_storage.sqlite.connections import Connection
-from hippovault_storage.sqlite.dense.codes import Mask, Slots
+from hippovault_storage.sqlite.dense.codes import Codes, Mask, Slots
 from hippovault_storage.sqlite.vectors import FLOAT16
 from hippovault_storage.vault import Vault
 
@@ -33,11 +33,24 @@ WHERE h.deleted_at IS NULL
 VECTOR, NAMESPACE = 7, 8
 """Where a row of ENTRIES has these."""
 
-MAX_MASKS = 8
-"""Filters whose masks are kept: a store is asked with few, and making a mask takes a tenth of a search."""
+MAX_KEPT = 8
+"""Filters of which is kept what they let through: a store is asked with few."""
 
 TEXTS = ("memory_type", "category", "status")
 COLUMNS = {"vector_id": "i8", "memory_id": "i8", "created_at": "f8", **dict.fromkeys(TEXTS, "u4")}
+
+
+@dataclass
+class Chosen:
+    """Which entries a filter may let through."""
+
+    mask: Mask
+    """Not to be changed."""
+    number: int
+    again: bool = False
+    """Whether it was asked for before."""
+    apart: tuple[Slots, Codes] | None = None
+    """Places and codes of those entries alone."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +62,7 @@ class Columns:
     tags: npt.NDArray[np.uint32]
     tagged: Slots
     """The entry that has the tag at the same place."""
-    masks: dict[bytes, Mask] = field(default_factory=dict)
+    chosen: dict[bytes, Chosen] = field(default_factory=dict)
     """Of filters that were asked for before."""
 
     def __len__(self) -> int:
@@ -118,19 +131,22 @@ class Wanted:
         self._since = times.seconds(conditions.created_since) if conditions.HasField("created_since") else None
         self._before = times.seconds(conditions.created_before) if conditions.HasField("created_before") else None
 
-    def mask(self, columns: Columns) -> Mask | None:
-        """Returns which entries the filter may let through, not to be changed; None for all."""
+    def chosen(self, columns: Columns) -> Chosen | None:
+        """Returns which entries the filter may let through; None for all."""
         if not self._name:
             return None
-        mask = columns.masks.get(self._name)
-        if mask is None:
-            mask = self._made(columns)
-            if len(columns.masks) >= MAX_MASKS:
-                columns.masks.clear()
-            columns.masks[self._name] = mask
-        return mask
+        chosen = columns.chosen.get(self._name)
+        if chosen is None:
+            mask = self._mask(columns)
+            chosen = Chosen(mask, int(np.count_nonzero(mask)))
+            if len(columns.chosen) >= MAX_KEPT:
+                columns.chosen.clear()
+            columns.chosen[self._name] = chosen
+        else:
+            chosen.again = True
+        return chosen
 
-    def _made(self, columns: Columns) -> Mask:
+    def _mask(self, columns: Columns) -> Mask:
         created_at = columns.values["created_at"]
         parts: list[Mask] = [_is_any(columns.values[name], hashes) for name, hashes in self._texts]
         if self._since is not None:

@@ -30,6 +30,7 @@ from hippovault_storage.sqlite.dense.columns import Columns
 from hippovault_storage.sqlite.dense.depth import QUERIES, Neighbours
 from hippovault_storage.sqlite.dense.namespace import Compacted, NamespaceIndex, View
 from hippovault_storage.sqlite.readers import Readers
+from hippovault_storage.sqlite.vectors import FLOAT16
 from hippovault_storage.sqlite.writer import Writer
 
 log = structlog.get_logger()
@@ -40,9 +41,13 @@ MIN_VECTORS = 1_000
 CHUNK = 4_096
 """Memories that are read at once."""
 SAMPLE = 2_048
-"""Memories whose vectors' mean the codes are relative to."""
+"""Memories whose vectors teach what the codes mean."""
 GROWTH = 4
-"""An index that has grown so many times is made anew, with a mean of all of its vectors."""
+"""An index that has grown so many times is made anew, with codes learnt from all of its vectors."""
+
+MAX_COPIED_BYTES = 96 * 1024**2
+"""Of vectors that are kept in memory, all namespaces together: of 131,072 vectors of 384 components. A namespace that
+does not fit has its candidates' vectors read from the file, which takes twice the time."""
 
 TOGETHER = 128
 """Changed rows, two for a new memory, that are taken in at once, at the latest."""
@@ -203,17 +208,11 @@ class CodeIndex:
         while (task := self._tasks.get()) and not self._closing.is_set():
             try:
                 task()
-                self._pack()
             except Exception as error:  # noqa: BLE001  # Without an index the search is slower and as right.
                 self._missed = None
                 if not self._closing.is_set():
                     log.warning("a code index could not be brought up to date", error=type(error).__name__)
             _give_back_memory()
-
-    def _pack(self) -> None:
-        if self._tasks.empty():  # While much is written, there will soon be other codes.
-            for index in self._indexes.values():
-                index.view.codes.pack()
 
     def _take_census(self) -> None:
         with self._readers.apart() as connection:
@@ -239,7 +238,8 @@ class CodeIndex:
             self._bring_up(namespace)
         else:
             view = index.view
-            self._compacted = (view, Compacted.of(view))
+            fits = self._fits(namespace, len(view), view.codes.dimensions)
+            self._compacted = (view, Compacted.of(view, with_vectors=fits))
             self._writer.run_alone(partial(self._take_over, index))
 
     def _take_over(self, index: NamespaceIndex, _: Connection) -> None:
@@ -264,10 +264,11 @@ class CodeIndex:
 
     def _made(self, namespace: str, connection: Connection, ids: Slots) -> NamespaceIndex | None:
         """Returns an index over the memories; None when they have too few vectors."""
-        dimensions, parts = schema.dimensions(connection), []
+        dimensions, parts, halves = schema.dimensions(connection), [], []
         sample = columns.matrix(columns.read(connection, ids[:: ids.size // SAMPLE + 1]), dimensions)
-        codes = Codes(sample.mean(axis=0) if sample.size else np.zeros(dimensions, np.float32))
+        codes = Codes.trained(sample if sample.size else np.zeros((1, dimensions), np.float32))
         neighbours = Neighbours(sample[:: len(sample) // QUERIES + 1])
+        fits = self._fits(namespace, ids.size, dimensions)
         for start in range(0, ids.size, CHUNK):
             if self._closing.is_set():
                 raise InterruptedError
@@ -276,9 +277,20 @@ class CodeIndex:
             codes.add(matrix)
             neighbours.look_at(matrix)
             parts.append(Columns.of(rows))
+            halves.append(matrix.astype(FLOAT16))
+            if not (fits := fits and self._fits(namespace, len(codes), dimensions)):
+                halves.clear()
         if len(codes) < self._min_vectors:
             return None
-        return NamespaceIndex(namespace, codes, Columns.joined(parts), neighbours.share(codes))
+        codes.pack()
+        vectors = np.concatenate(halves) if fits else None
+        return NamespaceIndex(namespace, codes, Columns.joined(parts), vectors, neighbours.share(codes))
+
+    def _fits(self, namespace: str, vectors: int, dimensions: int) -> bool:
+        """Tells whether a copy of a namespace's vectors may be kept beside those of others."""
+        views = [index.view for name, index in self._indexes.items() if name != namespace]
+        copied = sum(view.base_vectors.nbytes for view in views if view.base_vectors is not None)
+        return copied + vectors * dimensions * FLOAT16.itemsize <= MAX_COPIED_BYTES
 
 
 def _give_back_memory() -> None:

@@ -15,10 +15,11 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from hippovault_storage.sqlite.dense.codes import Codes, Mask, Slots
-from hippovault_storage.sqlite.dense.columns import Columns, Wanted
+from hippovault_storage.sqlite.dense.codes import Codes, Slots
+from hippovault_storage.sqlite.dense.columns import Chosen, Columns, Wanted
 from hippovault_storage.sqlite.dense.depth import usual
-from hippovault_storage.sqlite.distances import Vector
+from hippovault_storage.sqlite.distances import Halves, Vector, between
+from hippovault_storage.sqlite.vectors import FLOAT16
 
 GRACE_SECONDS = 10.0
 """How long the dead are kept: longer than it takes a reader from its moment to its look at the index."""
@@ -28,8 +29,13 @@ TAIL_SHARE = 64
 MIN_TAIL = 512
 MAX_TAIL = 8_192
 
+MAX_APART = 65_536
+"""Entries that a filter lets through, of which the codes are kept apart, to be searched alone."""
 WIDE = 4
-"""A filter that lets through one entry of so many, or more, is applied to what is found; a narrower one within."""
+"""A filter that lets through one entry of so many, or more, and was not asked for before, is applied to what is found:
+it takes a search's time to set so many codes apart."""
+FURTHER = 8
+"""How many times more is looked at where what a wide filter lets through lies far away."""
 
 Times = npt.NDArray[np.float64]
 
@@ -40,6 +46,8 @@ class View:
 
     codes: Codes
     base: Columns
+    base_vectors: Halves | None
+    """A copy of those that live, zeros for the others; None where memory has no room for it."""
     base_died: Times
     """When each entry of the base died, by the monotonic clock; infinity for the living."""
     base_dead: int
@@ -60,13 +68,16 @@ class View:
         """How many candidates it takes to find the ten nearest."""
         return max(usual(len(self)), round(self.share * len(self)))
 
-    def candidates(self, to: Vector, wanted: Wanted, depth: int, moment: float) -> tuple[Slots, bool]:
+    def candidates(self, to: Vector, wanted: Wanted, depth: int, enough: int, moment: float) -> tuple[Slots, bool]:
         """Returns ids of the vectors that seem nearest, about `depth` of the base and of the tail each.
+
+        Where the vectors are at hand, those are compared, and only the nearest of them returned.
 
         Args:
             to: What they are near to.
             wanted: What the filter lets through.
             depth: How many.
+            enough: How many memories of those that were compared; beside them are returned those that died meanwhile.
             moment: A time by the monotonic clock, no later than the beginning of what the reader reads.
 
         Returns:
@@ -75,37 +86,64 @@ class View:
         found, all_of_base = self._in_base(to, wanted, depth, moment)
         newest, all_of_tail = self._in_tail(to, wanted, depth, moment)
         ids = np.concatenate([self.base.values["vector_id"][found], self.tail.values["vector_id"][newest]])
-        return ids, all_of_base and all_of_tail
+        if self.base_vectors is None or ids.size <= enough:
+            return ids, all_of_base and all_of_tail
+        cosines = np.concatenate([between(to, self.base_vectors[found]), between(to, self.tail_vectors[newest])])
+        # Looked at after the vectors, which go when they die: then SQL tells whether they are among the nearest.
+        returned = np.concatenate([self.base_died[found], self.tail_died[newest]]) < np.inf
+        order = np.argsort(-cosines)
+        memories = np.concatenate([self.base.values["memory_id"][found], self.tail.values["memory_id"][newest]])
+        firsts = np.sort(np.unique(memories[order], return_index=True)[1])
+        if firsts.size <= enough:
+            return ids, all_of_base and all_of_tail
+        returned[order[: firsts[enough]]] = True
+        return ids[returned], False
 
     def living(self) -> int:
         """Returns how many entries live."""
         return len(self) - self.base_dead - _dead(self.tail_died[: len(self.tail)])
 
     def _in_base(self, to: Vector, wanted: Wanted, depth: int, moment: float) -> tuple[Slots, bool]:
-        mask = wanted.mask(self.base)
-        if mask is None and self.base_dead <= depth:
-            slots = self.codes.search(to, depth + self.base_dead)
-            return slots[self.base_died[slots] >= moment], depth + self.base_dead >= len(self.base)
-        if mask is None or self.base_dead:
-            living = self.base_died >= moment
-            mask = living if mask is None else mask & living
-        number = int(np.count_nonzero(mask))
-        if number <= depth:
-            return np.flatnonzero(mask), True
-        return self._through(mask, number, to, depth), False
+        chosen = wanted.chosen(self.base)
+        if chosen is None:
+            slots, complete = self.codes.search(to, depth + self.base_dead), depth + self.base_dead >= len(self.base)
+        elif chosen.apart or not self._is_wide(chosen):
+            slots, complete = self._apart(chosen, to, depth, moment)
+        else:
+            slots, complete = self._through(chosen, to, depth, moment)
+        return slots[self.base_died[slots] >= moment], complete
 
-    def _through(self, mask: Mask, number: int, to: Vector, depth: int) -> Slots:
-        if number * WIDE >= len(self.base):
-            slots = self.codes.search(to, depth * len(self.base) // number + depth // 2)
-            slots = slots[mask[slots]][:depth]
+    def _is_wide(self, chosen: Chosen) -> bool:
+        return chosen.number > MAX_APART or (chosen.number * WIDE >= len(self.base) and not chosen.again)
+
+    def _through(self, chosen: Chosen, to: Vector, depth: int, moment: float) -> tuple[Slots, bool]:
+        """Searches all, and drops what the filter does not let through."""
+        for further in (1, FURTHER):
+            reach = further * (depth * len(self.base) // chosen.number + depth // 2 + self.base_dead)
+            slots = self.codes.search(to, reach)
+            slots = slots[chosen.mask[slots]][: depth + self.base_dead]
             if slots.size * 2 >= depth:
-                return slots
-        return self.codes.search(to, depth, mask)  # Also where what the filter lets through lies far away.
+                return slots, False
+        return self._apart(chosen, to, depth, moment)  # What the filter lets through lies far away.
+
+    def _apart(self, chosen: Chosen, to: Vector, depth: int, moment: float) -> tuple[Slots, bool]:
+        """Searches what the filter lets through, alone."""
+        slots, codes = apart = chosen.apart or self._set_apart(chosen)
+        if chosen.number <= MAX_APART:
+            chosen.apart = apart
+        reach = depth
+        if self.base_dead:
+            reach += int(np.count_nonzero(self.base_died[slots] < moment))
+        return (slots, True) if reach >= slots.size else (slots[codes.search(to, reach)], False)
+
+    def _set_apart(self, chosen: Chosen) -> tuple[Slots, Codes]:
+        slots = np.flatnonzero(chosen.mask)
+        return slots, self.codes.taken(slots)
 
     def _in_tail(self, to: Vector, wanted: Wanted, depth: int, moment: float) -> tuple[Slots, bool]:
         mask = self.tail_died[: len(self.tail)] >= moment
-        if (wanted_here := wanted.mask(self.tail)) is not None:
-            mask = mask & wanted_here
+        if (chosen := wanted.chosen(self.tail)) is not None:
+            mask = mask & chosen.mask
         slots = np.flatnonzero(mask)
         if slots.size <= depth:
             return slots, True
@@ -120,17 +158,18 @@ class NamespaceIndex:
         namespace: Whose it is.
         codes: The base's.
         base: In the order of memory ids.
+        vectors: The base's; None where memory has no room for them.
         share: What part of all entries it takes as candidates, see `depth`.
     """
 
-    def __init__(self, namespace: str, codes: Codes, base: Columns, share: float) -> None:
+    def __init__(self, namespace: str, codes: Codes, base: Columns, vectors: Halves | None, share: float) -> None:
         self.namespace = namespace
         self.trained_at = len(base)
         self._kept_dead = 0
         """Dead entries that the last compaction kept, since readers might find them."""
         self.tail_slots: dict[int, list[int]] = {}
         """Where in the tail each memory has entries."""
-        self.view = self._view(codes, base, share)
+        self.view = self._view(codes, base, vectors, share)
 
     @property
     def is_full(self) -> bool:
@@ -170,6 +209,8 @@ class NamespaceIndex:
         for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
             living = view.base_died[start:end] == np.inf
             view.base_died[start:end][living] = now
+            if view.base_vectors is not None:
+                view.base_vectors[start:end] = 0
             died += int(np.count_nonzero(living))
         in_tail = [
             slot for memory_id in wanted.tolist() for slot in self.tail_slots.get(memory_id, ()) if slot < before
@@ -185,7 +226,9 @@ class NamespaceIndex:
             return  # Done.
         rest = np.arange(len(old.tail), len(view.tail))
         died = np.concatenate([view.base_died, view.tail_died[: len(old.tail)]])[compacted.order]
-        new = type(self)(self.namespace, compacted.codes, compacted.columns, view.share)
+        if compacted.vectors is not None:
+            compacted.vectors[died < np.inf] = 0
+        new = type(self)(self.namespace, compacted.codes, compacted.columns, compacted.vectors, view.share)
         new.add(view.tail.taken(rest), view.tail_vectors[rest])
         new.view.tail_died[: rest.size] = view.tail_died[rest]
         self.tail_slots = new.tail_slots
@@ -193,11 +236,12 @@ class NamespaceIndex:
         self.view = replace(new.view, base_died=died, base_dead=self._kept_dead)
 
     @staticmethod
-    def _view(codes: Codes, base: Columns, share: float) -> View:
+    def _view(codes: Codes, base: Columns, vectors: Halves | None, share: float) -> View:
         nothing = base.taken(np.empty(0, np.int64))
         return View(
             codes,
             base,
+            vectors,
             np.full(len(base), np.inf),
             0,
             nothing,
@@ -213,19 +257,31 @@ class Compacted:
 
     codes: Codes
     columns: Columns
+    vectors: Halves | None
     order: Slots
     """Which of the entries of the old base and tail, one after the other, it has."""
 
     @classmethod
-    def of(cls, view: View) -> Self:
-        """Makes it; the view's index goes on meanwhile."""
+    def of(cls, view: View, *, with_vectors: bool) -> Self:
+        """Makes it; the view's index goes on meanwhile.
+
+        Args:
+            view: The older one.
+            with_vectors: Whether memory has room for a copy of the vectors; there is none where there was none.
+        """
         size = len(view.tail)
         died = np.concatenate([view.base_died, view.tail_died[:size]])
         order = np.flatnonzero(died > time.monotonic() - GRACE_SECONDS)
         ids = np.concatenate([part.values["memory_id"] for part in (view.base, view.tail)])
         order = order[np.argsort(ids[order], kind="stable")]
         columns = Columns.joined([view.base, view.tail], order)
-        return cls(view.codes.rearranged(view.tail_vectors[:size], order), columns, order)
+        newest = view.tail_vectors[:size]
+        vectors = None
+        if with_vectors and view.base_vectors is not None:
+            old = order < len(view.base)
+            vectors = np.empty((order.size, newest.shape[1]), FLOAT16)
+            vectors[old], vectors[~old] = view.base_vectors[order[old]], newest[order[~old] - len(view.base)]
+        return cls(view.codes.rearranged(newest, order), columns, vectors, order)
 
 
 def _dead(died: Times) -> int:
