@@ -264,10 +264,11 @@ class CodeIndex:
 
     def _made(self, namespace: str, connection: Connection, ids: Slots) -> NamespaceIndex | None:
         """Returns an index over the memories; None when they have too few vectors."""
-        dimensions, parts, halves = schema.dimensions(connection), [], []
+        dimensions, parts = schema.dimensions(connection), []
         sample = columns.matrix(columns.read(connection, ids[:: ids.size // SAMPLE + 1]), dimensions)
         codes = Codes.trained(sample if sample.size else np.zeros((1, dimensions), np.float32))
         neighbours = Neighbours(sample[:: len(sample) // QUERIES + 1])
+        vectors = np.empty((0, dimensions), FLOAT16)
         fits = self._fits(namespace, ids.size, dimensions)
         for start in range(0, ids.size, CHUNK):
             if self._closing.is_set():
@@ -277,14 +278,16 @@ class CodeIndex:
             codes.add(matrix)
             neighbours.look_at(matrix)
             parts.append(Columns.of(rows))
-            halves.append(matrix.astype(FLOAT16))
-            if not (fits := fits and self._fits(namespace, len(codes), dimensions)):
-                halves.clear()
+            fits = fits and self._fits(namespace, len(codes), dimensions)
+            # In place: chunks that are joined in the end would be in memory twice.
+            vectors.resize((len(codes) if fits else 0, dimensions), refcheck=False)
+            if fits:
+                vectors[len(codes) - len(matrix) :] = matrix
         if len(codes) < self._min_vectors:
             return None
         codes.pack()
-        vectors = np.concatenate(halves) if fits else None
-        return NamespaceIndex(namespace, codes, Columns.joined(parts), vectors, neighbours.share(codes))
+        copy = vectors if fits else None
+        return NamespaceIndex(namespace, codes, Columns.joined(parts), copy, neighbours.share(codes))
 
     def _fits(self, namespace: str, vectors: int, dimensions: int) -> bool:
         """Tells whether a copy of a namespace's vectors may be kept beside those of others."""
