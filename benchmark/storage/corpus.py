@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import track
 
-from hippovault_embedding.encoder import Encoder
+from hippovault_embedding.backend import Options
 from hippovault_embedding.model import default_model
+from hippovault_embedding.session import ModelSession
+from hippovault_embedding.tokenizer import ModelTokenizer
 
 Vectors = NDArray[np.float32]
 
@@ -95,14 +97,15 @@ def _joined(text: str, other: str, copy: int) -> str:
 
 
 def _embed(texts: list[str]) -> Vectors:
-    encoder = Encoder(default_model(), threads=1)
+    tokenizer, session = ModelTokenizer(default_model()), ModelSession(default_model(), threads=1)
     vectors = np.empty((len(texts), DIMENSIONS), "<f4")
     by_length = sorted(range(len(texts)), key=lambda row: len(texts[row]))
     starts = range(0, len(texts), BATCH)
     for start in track(starts, "embed", console=Console(stderr=True)):
         rows = by_length[start : start + BATCH]
-        encoded = encoder.embed(encoder.tokenize([texts[row] for row in rows]))
-        vectors[rows] = np.frombuffer(b"".join(encoded), "<f4").reshape(len(rows), DIMENSIONS)
+        pieces = [tokenizer.prepare(texts[row], Options()).pieces[0] for row in rows]
+        encoded = b"".join(row.vector for row in session.run(pieces))
+        vectors[rows] = np.frombuffer(encoded, "<f4").reshape(len(rows), DIMENSIONS)
     return vectors
 
 

@@ -114,7 +114,7 @@ def test_known_answer(stub: EmbeddingServiceStub) -> None:
     first = vectors(response)[0, :5]
     assert first == pytest.approx(KNOWN, abs=5e-4)
     assert first == pytest.approx(PUBLISHED, abs=6e-3)
-    assert response.texts[0] == pb.TextInfo(token_count=5)
+    assert response.texts[0] == pb.TextInfo(token_count=5, windows=1)
 
 
 def test_vectors_are_unit_rows_of_the_stated_dimension(stub: EmbeddingServiceStub) -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from hippovault_embedding.encoder import Encoder
 from hippovault_embedding.model import ModelError, ModelFile, default_model
+from hippovault_embedding.session import ModelSession
+from hippovault_embedding.tokenizer import ModelTokenizer
 
 
 def file(path: Path, content: bytes) -> ModelFile:
@@ -20,7 +21,7 @@ def file(path: Path, content: bytes) -> ModelFile:
 def test_other_dimensions() -> None:
     model = replace(default_model(), dimensions=768)
     with pytest.raises(ModelError) as caught:
-        Encoder(model, threads=1)
+        ModelSession(model, threads=1)
     assert str(model.onnx.path) in str(caught.value)
     assert "384" in str(caught.value)
     assert "768" in str(caught.value)
@@ -29,14 +30,14 @@ def test_other_dimensions() -> None:
 def test_other_inputs_and_outputs(tmp_path: Path) -> None:
     model = replace(default_model(), onnx=file(tmp_path / "model.onnx", identity_network()))
     with pytest.raises(ModelError, match=r"inputs \['x'\] and outputs \['y'\], expected .*last_hidden_state"):
-        Encoder(model, threads=1)
+        ModelSession(model, threads=1)
 
 
-def test_a_tokenizer_without_the_unknown_token(tmp_path: Path) -> None:
+def test_a_tokenizer_without_letters(tmp_path: Path) -> None:
     content = b'{"model": {"type": "BPE", "vocab": {}, "merges": []}}'
     model = replace(default_model(), tokenizer=file(tmp_path / "tokenizer.json", content))
-    with pytest.raises(ModelError, match=r"tokenizer\.json has no token \[UNK\]"):
-        Encoder(model, threads=1)
+    with pytest.raises(ModelError, match=r"tokenizer\.json has no token for the letter a"):
+        ModelTokenizer(model)
 
 
 def identity_network() -> bytes:

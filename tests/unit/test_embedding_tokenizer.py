@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import pairwise
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
+from hippovault_embedding import windows
+from hippovault_embedding.backend import Options, Prepared
 from hippovault_embedding.model import default_model
 from hippovault_embedding.tokenizer import ModelTokenizer
 
@@ -17,6 +22,10 @@ REFERENCE.no_padding()
 REFERENCE.no_truncation()
 REFERENCE.encode_special_tokens = True
 CLS, SEP, UNKNOWN = 101, 102, 100
+
+
+def prepare(text: str, options: Options = Options()) -> Prepared:  # noqa: B008  # Frozen.
+    return TOKENIZER.prepare(text, options)
 
 
 def whole(text: str) -> list[int]:
@@ -42,7 +51,7 @@ def whole(text: str) -> list[int]:
     ids=["words", "one word", "cut word", "long words", "too long words", "blanks", "cjk", "dots", "accents"],
 )
 def test_long_texts(text: str) -> None:
-    assert TOKENIZER.tokenize(text).ids == whole(text)
+    assert prepare(text).pieces[0].ids == whole(text)
 
 
 PIECES = st.sampled_from(["hippo ", "x" * 120, " ", " " * 700, "é", "記", "Ω-", "unbelievably ", "\n", "[SEP] ", "😀"])
@@ -52,14 +61,43 @@ PIECES = st.sampled_from(["hippo ", "x" * 120, " ", " " * 700, "é", "記", "Ω-
 @given(st.lists(st.tuples(PIECES, st.integers(1, 400)), max_size=8))
 def test_any_text(pieces: list[tuple[str, int]]) -> None:
     text = "".join(piece * times for piece, times in pieces)
-    tokens = TOKENIZER.tokenize(text)
-    assert tokens.ids == whole(text)
-    assert tokens.truncated == (len(REFERENCE.encode(text).ids) > MODEL.window)
-    assert tokens.unknown == tokens.ids.count(UNKNOWN)
+    prepared = prepare(text)
+    (piece,) = prepared.pieces
+    assert piece.ids == whole(text)
+    assert prepared.truncated == (len(REFERENCE.encode(text).ids) > MODEL.window)
+    assert prepared.token_count == len(piece.ids)
+    assert prepared.unknown == piece.ids.count(UNKNOWN)
 
 
-@pytest.mark.parametrize(
-    ("text", "mostly"), [("plain words", False), ("𒀀 word", False), ("𒀀 𒀁 word", True), ("𒀀", True)]
-)
-def test_mostly_unknown(text: str, *, mostly: bool) -> None:
-    assert TOKENIZER.tokenize(text).mostly_unknown is mostly
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(PIECES, st.integers(1, 400)), max_size=8), st.integers(2, 8))
+def test_windows_hold_the_text_in_order_with_overlaps(pieces: list[tuple[str, int]], max_windows: int) -> None:
+    text = "".join(piece * times for piece, times in pieces)
+    prepared = prepare(text, Options(max_windows=max_windows))
+    told: list[int] = []
+    for piece in prepared.pieces:
+        assert (piece.ids[0], piece.ids[-1]) == (CLS, SEP)
+        assert piece.size == len(piece.ids) <= MODEL.window
+        told += piece.ids[piece.own]
+    ids = REFERENCE.encode(text).ids[1:-1]
+    assert told == ids[: len(told)]
+    assert prepared.truncated == (len(told) < len(ids))
+    assert prepared.truncated <= (len(prepared.pieces) == max_windows)
+    for before, after in pairwise(prepared.pieces):
+        shared = after.own.start - 1
+        assert shared == windows.overlap(MODEL.window - 2)
+        assert before.ids[-1 - shared : -1] == after.ids[1 : 1 + shared]
+
+
+@pytest.mark.parametrize("max_windows", [1, 3])
+def test_prefixes_stand_before_every_window_and_are_not_told(max_windows: int) -> None:
+    model = replace(MODEL, query_prefix="query: ", document_prefix="passage: ")
+    tokenizer = ModelTokenizer(model)
+    for query, prefix in ((True, "query: "), (False, "passage: ")):
+        lead = [CLS, *REFERENCE.encode(prefix).ids[1:-1]]
+        prepared = tokenizer.prepare("hippo " * 700, Options(query=query, max_windows=max_windows))
+        assert len(prepared.pieces) == max_windows
+        assert all(list(piece.ids[: len(lead)]) == lead for piece in prepared.pieces)
+        assert (
+            prepared.pieces[0].ids[prepared.pieces[0].own] == whole("hippo " * 700)[1:][: MODEL.window - len(lead) - 1]
+        )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import timedelta
 from typing import Self, cast
 
 import grpc
+from google.protobuf import duration_pb2
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 
 from hippovault.memory.v1 import memory_pb2
@@ -22,14 +25,28 @@ class ServiceError(Exception):
         message: What people read. Names the field or file, the limit and the value; never a content or a
             secret.
         field: The request field to blame, where there is one, such as `tags[2]`.
+        retry_seconds: When it may be worth another try; 0 says nothing of it.
     """
 
-    def __init__(self, code: grpc.StatusCode, reason: str, message: str, *, field: str = "") -> None:
+    def __init__(
+        self, code: grpc.StatusCode, reason: str, message: str, *, field: str = "", retry_seconds: float = 0.0
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.reason = reason
         self.message = message
         self.field = field
+        self.retry_seconds = retry_seconds
+        self._violations = [self] if field else []
+
+    @classmethod
+    def invalid_fields(cls, errors: Sequence[ServiceError]) -> Self:
+        """Returns one INVALID_ARGUMENT for several fields that are wrong, at least one; it blames the first."""
+        first = errors[0]
+        more = f" ({len(errors) - 1} more fields are wrong)" if len(errors) > 1 else ""
+        error = cls(first.code, first.reason, f"{first.message}{more}", field=first.field)
+        error._violations = list(errors)  # Its own.
+        return error
 
     @classmethod
     def invalid(cls, field: str, problem: str) -> Self:
@@ -52,14 +69,21 @@ class ServiceError(Exception):
         return cls(grpc.StatusCode.UNAVAILABLE, "SERVICE_UNAVAILABLE", f"the {service} service is unavailable: {cause}")
 
     def to_status(self) -> status_pb2.Status:
-        """Returns the google.rpc.Status with one ErrorInfo, and BadRequest where a field is to blame."""
+        """Returns the google.rpc.Status with one ErrorInfo, BadRequest where fields are to blame, and RetryInfo."""
         status = status_pb2.Status(code=self.code.value[0], message=self.message)
         status.details.add().Pack(error_details_pb2.ErrorInfo(reason=self.reason, domain=DOMAIN))
-        if self.field:
-            problem = self.message.removeprefix(f"{self.field}: ")
-            violation = error_details_pb2.BadRequest.FieldViolation(field=self.field, description=problem)
-            status.details.add().Pack(error_details_pb2.BadRequest(field_violations=[violation]))
+        if self._violations:
+            violations = [error._violation() for error in self._violations]  # noqa: SLF001  # Of its own class.
+            status.details.add().Pack(error_details_pb2.BadRequest(field_violations=violations))
+        if self.retry_seconds:
+            delay = duration_pb2.Duration()
+            delay.FromTimedelta(timedelta(seconds=self.retry_seconds))
+            status.details.add().Pack(error_details_pb2.RetryInfo(retry_delay=delay))
         return status
+
+    def _violation(self) -> error_details_pb2.BadRequest.FieldViolation:
+        problem = self.message.removeprefix(f"{self.field}: ")
+        return error_details_pb2.BadRequest.FieldViolation(field=self.field, description=problem)
 
     def to_batch_error(self) -> memory_pb2.BatchError:
         """Returns what is told of one item of many."""
@@ -70,14 +94,18 @@ class ServiceError(Exception):
     @classmethod
     def from_status(cls, status: status_pb2.Status) -> Self:
         """Returns the error that a status carries."""
-        reason, field = "", ""
+        info, bad_request = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest()
+        retry = error_details_pb2.RetryInfo()
         for detail in status.details:
-            info, bad_request = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest()
-            if detail.Unpack(info):
-                reason = info.reason
-            elif detail.Unpack(bad_request) and bad_request.field_violations:
-                field = bad_request.field_violations[0].field
-        return cls(_code(status.code), reason or code_pb2.Code.Name(status.code), status.message, field=field)
+            for known in (info, bad_request, retry):
+                detail.Unpack(known)
+        return cls(
+            _code(status.code),
+            info.reason or code_pb2.Code.Name(status.code),
+            status.message,
+            field=bad_request.field_violations[0].field if bad_request.field_violations else "",
+            retry_seconds=retry.retry_delay.ToTimedelta().total_seconds(),
+        )
 
     @classmethod
     def from_rpc(cls, error: grpc.RpcError, service: str) -> Self:

@@ -6,8 +6,7 @@ import asyncio
 
 from hippovault.embedding.v1.embedding_pb2_grpc import add_EmbeddingServiceServicer_to_server
 from hippovault_chassis import process, serving
-from hippovault_embedding.embedder import Embedder
-from hippovault_embedding.model import default_model
+from hippovault_embedding.catalogue import Catalogue
 from hippovault_embedding.servicer import NAME, EmbeddingServicer
 from hippovault_embedding.settings import EmbeddingSettings
 
@@ -23,16 +22,14 @@ def serve(settings: EmbeddingSettings) -> None:
 
 
 async def _serve(settings: EmbeddingSettings) -> None:
-    embedder = Embedder(default_model(), settings.threads)
-    servicer = EmbeddingServicer(embedder, settings.max_texts, settings.max_text_bytes)
-    service = serving.Service(
-        NAME, servicer, add_EmbeddingServiceServicer_to_server, healthy=lambda: not embedder.load_error
-    )
+    catalogue = Catalogue(settings)
+    servicer = EmbeddingServicer(catalogue, settings)
+    service = serving.Service(NAME, servicer, add_EmbeddingServiceServicer_to_server, healthy=lambda: catalogue.healthy)
     try:
         async with serving.aio_server(settings.address("embedding"), [service]) as bound:
             await serving.stopped(bound)
     finally:
-        embedder.close()
+        await catalogue.close()
 
 
 if __name__ == "__main__":

@@ -1,120 +1,108 @@
-"""One model on one thread: loaded by its first use, shared by all callers."""
+"""One model, from texts to vectors: cache, tokens, queue."""
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import structlog
 
-from hippovault_chassis import deadline
-from hippovault_chassis.errors import ServiceError
-from hippovault_embedding import batches
-from hippovault_embedding.model import Model
-
-if TYPE_CHECKING:  # Imported for good by the first use: a process that embeds nothing stays small.
-    from hippovault_embedding.encoder import Encoder
-    from hippovault_embedding.tokenizer import Tokens
+from hippovault_embedding.backend import Backend, Options, Prepared
+from hippovault_embedding.batcher import Batcher, Computed
+from hippovault_embedding.cache import Embedding, EmbeddingCache
+from hippovault_embedding.model import ModelFacts
+from hippovault_embedding.residency import Residency
 
 log = structlog.get_logger()
 
-ResultT = TypeVar("ResultT")
-Ts = TypeVarTuple("Ts")
-
 
 @dataclass(frozen=True)
-class Embedding:
-    """What became of one text."""
+class Embedded:
+    """What became of the texts of a call."""
 
-    vector: bytes
-    """Little-endian float32 of L2 norm 1."""
-    tokens: Tokens
+    facts: ModelFacts
+    """Of the model."""
+    embeddings: Sequence[Embedding]
+    """One a text, in order."""
+    tokenize_seconds: float = 0.0
+    queue_seconds: float = 0.0
+    inference_seconds: float = 0.0
 
 
 class Embedder:
-    """Embeds texts off the event loop.
-
-    Everything that touches the model runs on one thread, one batch at a time. So the first use loads the model once
-    however many callers come first, and a short text waits for one batch of a long request, not for all of it.
+    """Embeds texts by one model, which all callers share.
 
     Args:
-        model: What to load at the first use.
-        threads: How many threads one inference uses.
+        name: The model's, for people.
+        backend: Computes its vectors.
+        residency: When the backend is in memory.
+        batcher: The queue before it.
+        cache: What it computed lately.
     """
 
-    def __init__(self, model: Model, threads: int) -> None:
-        self.model = model
-        self._threads = threads
-        self._encoder: Encoder | None = None
-        self._executor = ThreadPoolExecutor(1, "inference")
+    def __init__(
+        self, name: str, backend: Backend, residency: Residency, batcher: Batcher, cache: EmbeddingCache
+    ) -> None:
+        self.name = name
+        self.backend = backend
+        self.residency = residency
+        self._batcher = batcher
+        self._cache = cache
         self._told_unknown = False
-        self.load_error = ""
-        """Why the last attempt to load failed; empty when it did not."""
 
-    @property
-    def loaded(self) -> bool:
-        """Whether the model is in memory."""
-        return self._encoder is not None
-
-    async def embed(self, texts: Sequence[str]) -> list[Embedding]:
+    async def embed(self, texts: Sequence[str], options: Options) -> Embedded:
         """Returns one embedding a text, in order.
 
         What is left to compute is dropped when the caller is gone.
 
         Raises:
-            ServiceError: UNAVAILABLE when the model cannot be loaded, DEADLINE_EXCEEDED when the time is up.
+            ServiceError: UNAVAILABLE when the model cannot be used, RESOURCE_EXHAUSTED when too much waits,
+                DEADLINE_EXCEEDED when the time is up.
         """
-        encoder, tokens = await self._on_thread(self._tokenize, texts)
-        self._tell_unknown(tokens)
-        vectors = [b""] * len(texts)
-        for batch in batches.plan([len(each.ids) for each in tokens]):
-            deadline.remaining()
-            rows = await self._on_thread(_infer, encoder, [tokens[index] for index in batch])
-            for index, row in zip(batch, rows, strict=True):
-                vectors[index] = row
-        return [Embedding(vector, each) for vector, each in zip(vectors, tokens, strict=True)]
+        facts = await self.backend.facts()
+        keys = [self._cache.key(facts.revision, options, text) for text in texts]
+        found = [self._cache.get(key) for key in keys]
+        missing = [index for index, embedding in enumerate(found) if embedding is None]
+        if not missing:
+            return Embedded(facts, [replace(each, cached=True) for each in found if each])
+        self._batcher.admit(query=options.query)
+        async with self.residency.use():
+            started = time.monotonic()
+            prepared = await self.backend.prepare([texts[index] for index in missing], options)
+            tokenized = time.monotonic() - started
+            pieces = [piece for each in prepared for piece in each.pieces]
+            computed = await self._batcher.submit(pieces, query=options.query)
+        self._tell_unknown(prepared)
+        fresh = dict(zip(missing, _embeddings(prepared, computed), strict=True))
+        for index, embedding in fresh.items():
+            self._cache.put(keys[index], embedding)
+        embeddings = [
+            replace(known, cached=True) if (known := found[index]) else fresh[index] for index in range(len(texts))
+        ]
+        return Embedded(facts, embeddings, tokenized, computed.queue_seconds, computed.inference_seconds)
 
-    def close(self) -> None:
-        """Ends the thread; batches that have not begun are dropped."""
-        self._executor.shutdown(wait=True, cancel_futures=True)
+    async def warm(self) -> float:
+        """Brings the model into memory and returns the seconds that it took."""
+        started = time.monotonic()
+        was_loaded = self.residency.loaded
+        async with self.residency.use():
+            return 0.0 if was_loaded else time.monotonic() - started
 
-    async def _on_thread(self, function: Callable[[*Ts], ResultT], *arguments: *Ts) -> ResultT:
-        # Cancelling the caller's task cancels a job that has not begun.
-        return await asyncio.get_running_loop().run_in_executor(self._executor, function, *arguments)
+    async def close(self) -> None:
+        """Lets go of the model; what waits is dropped."""
+        await self._batcher.close()
+        await self.residency.close()
 
-    def _tokenize(self, texts: Sequence[str]) -> tuple[Encoder, list[Tokens]]:
-        encoder = self._encoder = self._encoder or self._load()
-        return encoder, encoder.tokenize(texts)
-
-    def _load(self) -> Encoder:
-        started = time.perf_counter()
-        try:
-            from hippovault_embedding.encoder import Encoder
-
-            encoder = Encoder(self.model, self._threads)
-        except Exception as error:  # Whatever the reason, the process lives and the next call tries again.
-            raise self._not_loaded(error) from error
-        log.info("model loaded", model=self.model.name, seconds=round(time.perf_counter() - started, 3))
-        self.load_error = ""
-        return encoder
-
-    def _not_loaded(self, error: Exception) -> ServiceError:
-        log.error("model not loaded", model=self.model.name, type=type(error).__name__, reason=str(error))
-        self.load_error = f"the model {self.model.name} cannot be loaded: {error}"
-        return ServiceError.unavailable("embedding", self.load_error)
-
-    def _tell_unknown(self, tokens: Sequence[Tokens]) -> None:
-        if not self._told_unknown and any(each.mostly_unknown for each in tokens):
+    def _tell_unknown(self, prepared: Sequence[Prepared]) -> None:
+        if not self._told_unknown and any(each.mostly_unknown for each in prepared):
             self._told_unknown = True
-            log.warning("most of a text is unknown to the model; its language may be another", model=self.model.name)
+            log.warning("most of a text is unknown to the model; its language may be another", model=self.name)
 
 
-def _infer(encoder: Encoder, batch: Sequence[Tokens]) -> list[bytes]:
-    started = time.perf_counter()
-    rows = encoder.embed(batch)
-    log.debug("inference", texts=len(batch), seconds=round(time.perf_counter() - started, 4))
-    return rows
+def _embeddings(prepared: Sequence[Prepared], computed: Computed) -> list[Embedding]:
+    rows = iter(computed.rows)
+    return [
+        Embedding([next(rows) for _ in each.pieces], each.token_count, each.truncated, each.unknown)
+        for each in prepared
+    ]

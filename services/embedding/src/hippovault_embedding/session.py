@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import onnxruntime
 
+from hippovault_embedding import token_codes
+from hippovault_embedding.backend import Piece, Row
 from hippovault_embedding.model import Model, ModelError
 
 INPUTS = frozenset({"input_ids", "attention_mask", "token_type_ids"})
@@ -39,10 +41,15 @@ class ModelSession:
         self._inputs = {node.name for node in self._session.get_inputs()}
         self._check(model)
 
-    def embed(self, batch: Sequence[Sequence[int]]) -> list[bytes]:
-        """Returns one vector a token list, little-endian float32, of L2 norm 1."""
-        ids, mask = _padded(batch)
-        return [row.astype("<f4").tobytes() for row in _mean_pooled(self._hidden(ids, mask), mask)]
+    def run(self, pieces: Sequence[Piece]) -> list[Row]:
+        """Returns what becomes of each piece, by one inference."""
+        ids, mask = _padded([piece.ids for piece in pieces])
+        hidden = self._hidden(ids, mask)
+        pooled = _mean_pooled(hidden, mask).astype("<f4")
+        return [
+            Row(pooled[index].tobytes(), token_codes.encode(hidden[index, piece.own], piece.token_encoding))
+            for index, piece in enumerate(pieces)
+        ]
 
     def _hidden(self, ids: Integers, mask: Integers) -> Floats:
         """Returns the last hidden states, texts * tokens * dimensions."""

@@ -34,3 +34,13 @@ class EmbeddingSettings(ProcessSettings):
     # Every memory that may be stored must be embeddable.
     max_text_bytes: Annotated[int, Parameter(validator=validators.Number(gte=MAX_CONTENT_BYTES))] = MAX_CONTENT_BYTES
     """UTF-8 bytes in one text."""
+    max_batch_tokens: Annotated[int, Positive] = 450
+    """Tokens of one inference, padding included. Larger batches fall out of the processor's caches."""
+    urgent_batch_tokens: Annotated[int, Positive] = 128
+    """Tokens of one inference of documents while queries come, since the next query waits for it."""
+    max_queue_tokens: Annotated[int, Positive] = 65_536
+    """Tokens that wait, of queries and of documents each, before calls are refused."""
+    idle_seconds: Annotated[float, Parameter(validator=validators.Number(gte=0))] = 900.0
+    """Seconds without a call until a model leaves memory; 0 keeps it."""
+    cache_mebibytes: Annotated[int, Parameter(validator=validators.Number(gte=0))] = 16
+    """MiB of vectors that are kept for texts that come again; 0 keeps none."""

@@ -1,35 +1,17 @@
-"""Text to token ids, cut at the model's window."""
+"""Text to token ids, in windows of the model's size."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tokenizers import Encoding, Tokenizer
 
+from hippovault_embedding import windows
+from hippovault_embedding.backend import Options, Piece, Prepared
 from hippovault_embedding.model import Model, ModelError
 
 CHARACTERS_A_TOKEN = 8
-"""More than running text has, so that the first cut nearly always fills the window."""
-SPECIAL_TOKENS = 2
-"""One at each end."""
-UNKNOWN = "[UNK]"
-"""What stands for a word that the vocabulary cannot spell."""
-
-
-@dataclass(frozen=True)
-class Tokens:
-    """A text as the model sees it."""
-
-    ids: list[int]
-    """Special tokens included."""
-    truncated: bool
-    unknown: int
-    """How many of the ids are UNKNOWN."""
-
-    @property
-    def mostly_unknown(self) -> bool:
-        """Whether the text's language is not the model's."""
-        return 2 * self.unknown > len(self.ids) - SPECIAL_TOKENS
+"""More than running text has, so that the first cut nearly always fills the windows."""
+UNKNOWN = ("[UNK]", "<unk>")
+"""What stands for a word that the vocabulary cannot spell; a vocabulary of bytes has none."""
 
 
 class ModelTokenizer:
@@ -45,37 +27,61 @@ class ModelTokenizer:
 
     def __init__(self, model: Model) -> None:
         model.tokenizer.verify()
-        self._window = model.window
+        self._model = model
         self._tokenizer = Tokenizer.from_file(str(model.tokenizer.path))
         # The file's own padding would have every text cost as much as a long one.
         self._tokenizer.no_padding()
-        self._tokenizer.enable_truncation(model.window)
+        self._tokenizer.no_truncation()
         # "[SEP]" in a memory is text, not a command to the model.
         self._tokenizer.encode_special_tokens = True
-        unknown_id = self._tokenizer.token_to_id(UNKNOWN)
-        if unknown_id is None:
-            raise ModelError(f"{model.tokenizer.path} has no token {UNKNOWN}")
-        self._unknown_id = unknown_id
+        self._unknown = {self._tokenizer.token_to_id(token) for token in UNKNOWN} - {None}
+        self._front, self._back = self._special_tokens()
 
-    def tokenize(self, text: str) -> Tokens:
-        """Returns the tokens of a text's beginning, as many as the window holds.
+    def prepare(self, text: str, options: Options) -> Prepared:
+        """Returns the tokens of a text's beginning, as many as its windows hold."""
+        prefix = self._model.query_prefix if options.query else self._model.document_prefix
+        space = self._model.window - len(self._front) - len(self._back)
+        encoding = self._encode(prefix + text, len(prefix) + windows.reach(space, options.max_windows))
+        leading = sum(end <= len(prefix.rstrip()) for _, end in encoding.offsets[: len(prefix)]) if prefix else 0
+        ids, lead = encoding.ids[leading:], [*self._front, *encoding.ids[:leading]]
+        capacity = space - leading
+        kept = ids[: windows.reach(capacity, options.max_windows)]
+        pieces = []
+        for start, end in windows.spans(len(kept), capacity):
+            told = len(lead) + (windows.overlap(capacity) if start else 0)
+            piece = [*lead, *kept[start:end], *self._back]
+            own = slice(told, len(piece) - len(self._back))
+            pieces.append(Piece(piece, len(piece), own=own, token_encoding=options.token_encoding))
+        return Prepared(
+            pieces,
+            token_count=sum(piece.size for piece in pieces),
+            truncated=len(kept) < len(ids),
+            unknown=sum(token in self._unknown for token in kept),
+        )
 
-        The cost of tokenising grows with the text even where tokens are cut off, so characters are cut off first. What
-        is kept is what the whole text would have given: while the cut may have touched a kept word, more is taken.
+    def _encode(self, text: str, wanted: int) -> Encoding:
+        """Returns the tokens of a text, or of so much of its beginning that the first `wanted` are what they would be.
+
+        The cost of tokenising grows with the text even where tokens are not kept, so characters are cut off first.
+        While the cut may have touched a wanted word, more is taken.
         """
-        length = self._window * CHARACTERS_A_TOKEN
-        encoding = self._tokenizer.encode(text[:length])
-        while length < len(text) and not _ends_before_last_word(encoding):
+        length = wanted * CHARACTERS_A_TOKEN
+        encoding = self._tokenizer.encode(text[:length], add_special_tokens=False)
+        while length < len(text) and not _reaches_beyond(encoding, wanted):
             length *= 2
-            encoding = self._tokenizer.encode(text[:length])
-        ids = encoding.ids
-        return Tokens(ids, truncated=bool(encoding.overflowing), unknown=ids.count(self._unknown_id))
+            encoding = self._tokenizer.encode(text[:length], add_special_tokens=False)
+        return encoding
+
+    def _special_tokens(self) -> tuple[list[int], list[int]]:
+        """Returns what the model wants before a text and after it."""
+        encoding = self._tokenizer.encode("a")
+        ordinary = [place for place, special in enumerate(encoding.special_tokens_mask) if not special]
+        if not ordinary:
+            raise ModelError(f"{self._model.tokenizer.path} has no token for the letter a")
+        return encoding.ids[: ordinary[0]], encoding.ids[ordinary[-1] + 1 :]
 
 
-def _ends_before_last_word(encoding: Encoding) -> bool:
-    """Tells whether the kept tokens belong to other words than the last token that was cut off."""
-    return bool(encoding.overflowing) and _last_word(encoding) != _last_word(encoding.overflowing[-1])
-
-
-def _last_word(encoding: Encoding) -> int | None:
-    return encoding.word_ids[-SPECIAL_TOKENS]
+def _reaches_beyond(encoding: Encoding, wanted: int) -> bool:
+    """Tells whether the wanted tokens belong to other words than the last one, which the cut may have touched."""
+    words = encoding.word_ids
+    return len(words) > wanted and words[wanted - 1] != words[-1]

@@ -5,6 +5,7 @@ isort:skip_file
 
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
+from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
@@ -43,6 +44,40 @@ INPUT_TYPE_QUERY: InputType.ValueType  # 2
 """A text to search with."""
 Global___InputType: _TypeAlias = InputType  # noqa: Y015
 
+class _TokenEncoding:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _TokenEncodingEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TokenEncoding.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    TOKEN_ENCODING_UNSPECIFIED: _TokenEncoding.ValueType  # 0
+    """No vectors of tokens."""
+    TOKEN_ENCODING_FLOAT32: _TokenEncoding.ValueType  # 1
+    """Four bytes a dimension: float32."""
+    TOKEN_ENCODING_INT8: _TokenEncoding.ValueType  # 2
+    """One byte a dimension: int8, -127 to 127; the largest magnitude of a token is 127."""
+    TOKEN_ENCODING_INT4: _TokenEncoding.ValueType  # 3
+    """Half a byte a dimension: two's complement, -7 to 7, the even dimension in the low half."""
+    TOKEN_ENCODING_SIGN: _TokenEncoding.ValueType  # 4
+    """One bit a dimension: 1 for a value above 0, the first dimension in the lowest bit."""
+
+class TokenEncoding(_TokenEncoding, metaclass=_TokenEncodingEnumTypeWrapper):
+    """How the vectors of tokens are told. Each is a vector of the model's dimensions, up to a positive factor of its own:
+    only its direction counts. Values are little-endian and stand token after token without a gap.
+    """
+
+TOKEN_ENCODING_UNSPECIFIED: TokenEncoding.ValueType  # 0
+"""No vectors of tokens."""
+TOKEN_ENCODING_FLOAT32: TokenEncoding.ValueType  # 1
+"""Four bytes a dimension: float32."""
+TOKEN_ENCODING_INT8: TokenEncoding.ValueType  # 2
+"""One byte a dimension: int8, -127 to 127; the largest magnitude of a token is 127."""
+TOKEN_ENCODING_INT4: TokenEncoding.ValueType  # 3
+"""Half a byte a dimension: two's complement, -7 to 7, the even dimension in the low half."""
+TOKEN_ENCODING_SIGN: TokenEncoding.ValueType  # 4
+"""One bit a dimension: 1 for a value above 0, the first dimension in the lowest bit."""
+Global___TokenEncoding: _TypeAlias = TokenEncoding  # noqa: Y015
+
 @_typing.final
 class EmbedRequest(_message.Message):
     """Request of Embed."""
@@ -52,9 +87,17 @@ class EmbedRequest(_message.Message):
     TEXTS_FIELD_NUMBER: _builtins.int
     INPUT_TYPE_FIELD_NUMBER: _builtins.int
     MODEL_FIELD_NUMBER: _builtins.int
+    MAX_WINDOWS_FIELD_NUMBER: _builtins.int
+    TOKEN_ENCODING_FIELD_NUMBER: _builtins.int
     input_type: Global___InputType.ValueType
     model: _builtins.str
-    """Name of the model; empty means the served one."""
+    """Name of the model; empty means the default one."""
+    max_windows: _builtins.int
+    """Vectors that one text may get, 0 to GetModelResponse.max_windows; 0 means 1. A text beyond the model's window is
+    embedded in that many overlapping windows at most, and cut where they end.
+    """
+    token_encoding: Global___TokenEncoding.ValueType
+    """Asks for the vectors of each text's tokens, from the same inference."""
     @_builtins.property
     def texts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """1 to GetModelResponse.max_texts texts, each non-blank and at most GetModelResponse.max_text_bytes UTF-8 bytes."""
@@ -65,10 +108,12 @@ class EmbedRequest(_message.Message):
         texts: _abc.Iterable[_builtins.str] | None = ...,
         input_type: Global___InputType.ValueType = ...,
         model: _builtins.str = ...,
+        max_windows: _builtins.int = ...,
+        token_encoding: Global___TokenEncoding.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["input_type", b"input_type", "model", b"model", "texts", b"texts"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["input_type", b"input_type", "max_windows", b"max_windows", "model", b"model", "texts", b"texts", "token_encoding", b"token_encoding"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -84,8 +129,13 @@ class EmbedResponse(_message.Message):
     DIMENSIONS_FIELD_NUMBER: _builtins.int
     MODEL_REVISION_FIELD_NUMBER: _builtins.int
     TEXTS_FIELD_NUMBER: _builtins.int
+    TOKENIZE_TIME_FIELD_NUMBER: _builtins.int
+    QUEUE_TIME_FIELD_NUMBER: _builtins.int
+    INFERENCE_TIME_FIELD_NUMBER: _builtins.int
     vectors: _builtins.bytes
-    """len(texts) * dimensions little-endian float32, row by row; each row has L2 norm 1."""
+    """Little-endian float32, dimensions to a row, TextInfo.windows rows a text, in the order of the texts and of their
+    windows; each row has L2 norm 1.
+    """
     dimensions: _builtins.int
     model_revision: _builtins.str
     """Identity of the model: any change of weights, pooling, prefix or window changes it."""
@@ -93,6 +143,16 @@ class EmbedResponse(_message.Message):
     def texts(self) -> _containers.RepeatedCompositeFieldContainer[Global___TextInfo]:
         """One entry a text, in order."""
 
+    @_builtins.property
+    def tokenize_time(self) -> _duration_pb2.Duration:
+        """The longest that one of the texts was tokenised, waited for its inference, and was computed. Zero for what came from
+        the cache.
+        """
+
+    @_builtins.property
+    def queue_time(self) -> _duration_pb2.Duration: ...
+    @_builtins.property
+    def inference_time(self) -> _duration_pb2.Duration: ...
     def __init__(
         self,
         *,
@@ -100,10 +160,13 @@ class EmbedResponse(_message.Message):
         dimensions: _builtins.int = ...,
         model_revision: _builtins.str = ...,
         texts: _abc.Iterable[Global___TextInfo] | None = ...,
+        tokenize_time: _duration_pb2.Duration | None = ...,
+        queue_time: _duration_pb2.Duration | None = ...,
+        inference_time: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["inference_time", b"inference_time", "queue_time", b"queue_time", "tokenize_time", b"tokenize_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dimensions", b"dimensions", "model_revision", b"model_revision", "texts", b"texts", "vectors", b"vectors"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dimensions", b"dimensions", "inference_time", b"inference_time", "model_revision", b"model_revision", "queue_time", b"queue_time", "texts", b"texts", "tokenize_time", b"tokenize_time", "vectors", b"vectors"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -118,22 +181,36 @@ class TextInfo(_message.Message):
     TOKEN_COUNT_FIELD_NUMBER: _builtins.int
     TRUNCATED_FIELD_NUMBER: _builtins.int
     UNKNOWN_TOKEN_COUNT_FIELD_NUMBER: _builtins.int
+    WINDOWS_FIELD_NUMBER: _builtins.int
+    TOKEN_CODES_FIELD_NUMBER: _builtins.int
+    CACHED_FIELD_NUMBER: _builtins.int
     token_count: _builtins.int
-    """Tokens embedded, special tokens included."""
+    """Tokens embedded, special tokens included; those in two windows count twice. 0 where the model's server does not tell."""
     truncated: _builtins.bool
-    """Whether the text was cut at the model's window."""
+    """Whether the text was cut, at the model's window or where the last window that it may have ends."""
     unknown_token_count: _builtins.int
     """Tokens unknown to the model's vocabulary; many of them mean that the text's language is not the model's."""
+    windows: _builtins.int
+    """Rows of EmbedResponse.vectors that are this text's, at least 1."""
+    token_codes: _builtins.bytes
+    """Vectors of its tokens in the requested encoding, without special tokens and prefix; a token in two windows is told
+    once.
+    """
+    cached: _builtins.bool
+    """Whether the answer came from the cache."""
     def __init__(
         self,
         *,
         token_count: _builtins.int = ...,
         truncated: _builtins.bool = ...,
         unknown_token_count: _builtins.int = ...,
+        windows: _builtins.int = ...,
+        token_codes: _builtins.bytes = ...,
+        cached: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["token_count", b"token_count", "truncated", b"truncated", "unknown_token_count", b"unknown_token_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cached", b"cached", "token_codes", b"token_codes", "token_count", b"token_count", "truncated", b"truncated", "unknown_token_count", b"unknown_token_count", "windows", b"windows"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -147,7 +224,7 @@ class GetModelRequest(_message.Message):
 
     MODEL_FIELD_NUMBER: _builtins.int
     model: _builtins.str
-    """Name of the model; empty means the served one."""
+    """Name of the model; empty means the default one."""
     def __init__(
         self,
         *,
@@ -163,7 +240,7 @@ Global___GetModelRequest: _TypeAlias = GetModelRequest  # noqa: Y015
 
 @_typing.final
 class GetModelResponse(_message.Message):
-    """Response of GetModel."""
+    """Response of GetModel. Limits are what one request may have."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -175,11 +252,18 @@ class GetModelResponse(_message.Message):
     MAX_TEXT_BYTES_FIELD_NUMBER: _builtins.int
     LOADED_FIELD_NUMBER: _builtins.int
     LOAD_ERROR_FIELD_NUMBER: _builtins.int
+    MAX_WINDOWS_FIELD_NUMBER: _builtins.int
+    WINDOW_OVERLAP_FIELD_NUMBER: _builtins.int
+    MAX_BATCH_TOKENS_FIELD_NUMBER: _builtins.int
+    MAX_QUEUE_TOKENS_FIELD_NUMBER: _builtins.int
+    TOKEN_ENCODINGS_FIELD_NUMBER: _builtins.int
+    SERVER_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     model_revision: _builtins.str
     dimensions: _builtins.int
+    """0 where the model's server has not told yet."""
     max_tokens: _builtins.int
-    """The model's window in tokens, special tokens included."""
+    """The model's window in tokens, special tokens and prefix included; 0 where the model's server does not tell."""
     max_texts: _builtins.int
     """Texts in one request."""
     max_text_bytes: _builtins.int
@@ -188,6 +272,20 @@ class GetModelResponse(_message.Message):
     """Whether the session is in memory now."""
     load_error: _builtins.str
     """Why the last attempt to load it failed; empty when it did not. The next Embed tries again."""
+    max_windows: _builtins.int
+    """Windows of one text."""
+    window_overlap: _builtins.int
+    """Tokens that a window has in common with the one before it."""
+    max_batch_tokens: _builtins.int
+    """Tokens of one inference, padding included."""
+    max_queue_tokens: _builtins.int
+    """Tokens that wait; with as many, a call is RESOURCE_EXHAUSTED."""
+    server: _builtins.str
+    """Base URL of the server that computes the vectors; empty where this service does."""
+    @_builtins.property
+    def token_encodings(self) -> _containers.RepeatedScalarFieldContainer[Global___TokenEncoding.ValueType]:
+        """What Embed can tell of tokens."""
+
     def __init__(
         self,
         *,
@@ -199,11 +297,102 @@ class GetModelResponse(_message.Message):
         max_text_bytes: _builtins.int = ...,
         loaded: _builtins.bool = ...,
         load_error: _builtins.str = ...,
+        max_windows: _builtins.int = ...,
+        window_overlap: _builtins.int = ...,
+        max_batch_tokens: _builtins.int = ...,
+        max_queue_tokens: _builtins.int = ...,
+        token_encodings: _abc.Iterable[Global___TokenEncoding.ValueType] | None = ...,
+        server: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dimensions", b"dimensions", "load_error", b"load_error", "loaded", b"loaded", "max_text_bytes", b"max_text_bytes", "max_texts", b"max_texts", "max_tokens", b"max_tokens", "model_revision", b"model_revision", "name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dimensions", b"dimensions", "load_error", b"load_error", "loaded", b"loaded", "max_batch_tokens", b"max_batch_tokens", "max_queue_tokens", b"max_queue_tokens", "max_text_bytes", b"max_text_bytes", "max_texts", b"max_texts", "max_tokens", b"max_tokens", "max_windows", b"max_windows", "model_revision", b"model_revision", "name", b"name", "server", b"server", "token_encodings", b"token_encodings", "window_overlap", b"window_overlap"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetModelResponse: _TypeAlias = GetModelResponse  # noqa: Y015
+
+@_typing.final
+class ListModelsRequest(_message.Message):
+    """Request of ListModels."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListModelsRequest: _TypeAlias = ListModelsRequest  # noqa: Y015
+
+@_typing.final
+class ListModelsResponse(_message.Message):
+    """Response of ListModels."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MODELS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def models(self) -> _containers.RepeatedCompositeFieldContainer[Global___GetModelResponse]: ...
+    def __init__(
+        self,
+        *,
+        models: _abc.Iterable[Global___GetModelResponse] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["models", b"models"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListModelsResponse: _TypeAlias = ListModelsResponse  # noqa: Y015
+
+@_typing.final
+class WarmRequest(_message.Message):
+    """Request of Warm."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MODEL_FIELD_NUMBER: _builtins.int
+    model: _builtins.str
+    """Name of the model; empty means the default one."""
+    def __init__(
+        self,
+        *,
+        model: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["model", b"model"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WarmRequest: _TypeAlias = WarmRequest  # noqa: Y015
+
+@_typing.final
+class WarmResponse(_message.Message):
+    """Response of Warm."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LOAD_TIME_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def load_time(self) -> _duration_pb2.Duration:
+        """How long loading took; zero when it was in memory."""
+
+    def __init__(
+        self,
+        *,
+        load_time: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["load_time", b"load_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["load_time", b"load_time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WarmResponse: _TypeAlias = WarmResponse  # noqa: Y015

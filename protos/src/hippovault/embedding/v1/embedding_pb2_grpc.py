@@ -26,10 +26,11 @@ if _version_not_supported:
 
 
 class EmbeddingServiceStub:
-    """Turns texts into vectors. The model is loaded by the first Embed call, never at start.
+    """Turns texts into vectors. A model is loaded by the first call that needs it, never at start, and leaves memory after a
+    time without calls.
 
-    Errors are google.rpc.Status with one ErrorInfo (domain "hippovault"); INVALID_ARGUMENT also carries BadRequest
-    field violations.
+    Errors are google.rpc.Status with one ErrorInfo (domain "hippovault"); INVALID_ARGUMENT also carries BadRequest with a
+    violation for each field that is wrong, RESOURCE_EXHAUSTED also RetryInfo.
     """
 
     def __init__(self, channel):
@@ -48,27 +49,56 @@ class EmbeddingServiceStub:
                 request_serializer=hippovault_dot_embedding_dot_v1_dot_embedding__pb2.GetModelRequest.SerializeToString,
                 response_deserializer=hippovault_dot_embedding_dot_v1_dot_embedding__pb2.GetModelResponse.FromString,
                 _registered_method=True)
+        self.ListModels = channel.unary_unary(
+                '/hippovault.embedding.v1.EmbeddingService/ListModels',
+                request_serializer=hippovault_dot_embedding_dot_v1_dot_embedding__pb2.ListModelsRequest.SerializeToString,
+                response_deserializer=hippovault_dot_embedding_dot_v1_dot_embedding__pb2.ListModelsResponse.FromString,
+                _registered_method=True)
+        self.Warm = channel.unary_unary(
+                '/hippovault.embedding.v1.EmbeddingService/Warm',
+                request_serializer=hippovault_dot_embedding_dot_v1_dot_embedding__pb2.WarmRequest.SerializeToString,
+                response_deserializer=hippovault_dot_embedding_dot_v1_dot_embedding__pb2.WarmResponse.FromString,
+                _registered_method=True)
 
 
 class EmbeddingServiceServicer:
-    """Turns texts into vectors. The model is loaded by the first Embed call, never at start.
+    """Turns texts into vectors. A model is loaded by the first call that needs it, never at start, and leaves memory after a
+    time without calls.
 
-    Errors are google.rpc.Status with one ErrorInfo (domain "hippovault"); INVALID_ARGUMENT also carries BadRequest
-    field violations.
+    Errors are google.rpc.Status with one ErrorInfo (domain "hippovault"); INVALID_ARGUMENT also carries BadRequest with a
+    violation for each field that is wrong, RESOURCE_EXHAUSTED also RetryInfo.
     """
 
     def Embed(self, request, context):
-        """Embeds texts, in the order given.
+        """Embeds texts, in the order given. Queries are computed before documents, whoever asked first.
 
         INVALID_ARGUMENT: no text, too many texts, a blank text, one with control characters or over the size limit (the
-        field violation names its index), an unknown model. UNAVAILABLE: the model cannot be loaded; the reason says why.
+        field violations name the indices), an unknown model, something that the model cannot do. UNAVAILABLE: the model
+        cannot be loaded, or the server that it stands on does not answer; the reason says why. RESOURCE_EXHAUSTED: the queue
+        is full (QUEUE_FULL), or so long that the deadline would pass (DEADLINE_TOO_SHORT).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetModel(self, request, context):
-        """Describes the served model and every limit. Never loads the model.
+        """Describes a model and every limit. Never loads the model.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListModels(self, request, context):
+        """Describes every model that is served, the default one first. Never loads one.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Warm(self, request, context):
+        """Loads a model ahead of the first text; answers once it is in memory.
+
+        UNAVAILABLE: it cannot be loaded; the reason says why.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -87,6 +117,16 @@ def add_EmbeddingServiceServicer_to_server(servicer, server):
                     request_deserializer=hippovault_dot_embedding_dot_v1_dot_embedding__pb2.GetModelRequest.FromString,
                     response_serializer=hippovault_dot_embedding_dot_v1_dot_embedding__pb2.GetModelResponse.SerializeToString,
             ),
+            'ListModels': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListModels,
+                    request_deserializer=hippovault_dot_embedding_dot_v1_dot_embedding__pb2.ListModelsRequest.FromString,
+                    response_serializer=hippovault_dot_embedding_dot_v1_dot_embedding__pb2.ListModelsResponse.SerializeToString,
+            ),
+            'Warm': grpc.unary_unary_rpc_method_handler(
+                    servicer.Warm,
+                    request_deserializer=hippovault_dot_embedding_dot_v1_dot_embedding__pb2.WarmRequest.FromString,
+                    response_serializer=hippovault_dot_embedding_dot_v1_dot_embedding__pb2.WarmResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'hippovault.embedding.v1.EmbeddingService', rpc_method_handlers)
@@ -96,10 +136,11 @@ def add_EmbeddingServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class EmbeddingService:
-    """Turns texts into vectors. The model is loaded by the first Embed call, never at start.
+    """Turns texts into vectors. A model is loaded by the first call that needs it, never at start, and leaves memory after a
+    time without calls.
 
-    Errors are google.rpc.Status with one ErrorInfo (domain "hippovault"); INVALID_ARGUMENT also carries BadRequest
-    field violations.
+    Errors are google.rpc.Status with one ErrorInfo (domain "hippovault"); INVALID_ARGUMENT also carries BadRequest with a
+    violation for each field that is wrong, RESOURCE_EXHAUSTED also RetryInfo.
     """
 
     @staticmethod
@@ -146,6 +187,60 @@ class EmbeddingService:
             '/hippovault.embedding.v1.EmbeddingService/GetModel',
             hippovault_dot_embedding_dot_v1_dot_embedding__pb2.GetModelRequest.SerializeToString,
             hippovault_dot_embedding_dot_v1_dot_embedding__pb2.GetModelResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListModels(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hippovault.embedding.v1.EmbeddingService/ListModels',
+            hippovault_dot_embedding_dot_v1_dot_embedding__pb2.ListModelsRequest.SerializeToString,
+            hippovault_dot_embedding_dot_v1_dot_embedding__pb2.ListModelsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Warm(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hippovault.embedding.v1.EmbeddingService/Warm',
+            hippovault_dot_embedding_dot_v1_dot_embedding__pb2.WarmRequest.SerializeToString,
+            hippovault_dot_embedding_dot_v1_dot_embedding__pb2.WarmResponse.FromString,
             options,
             channel_credentials,
             insecure,

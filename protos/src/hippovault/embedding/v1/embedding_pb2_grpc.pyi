@@ -27,10 +27,11 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class EmbeddingServiceStub:
-    """Turns texts into vectors. The model is loaded by the first Embed call, never at start.
+    """Turns texts into vectors. A model is loaded by the first call that needs it, never at start, and leaves memory after a
+    time without calls.
 
-    Errors are google.rpc.Status with one ErrorInfo (domain "hippovault"); INVALID_ARGUMENT also carries BadRequest
-    field violations.
+    Errors are google.rpc.Status with one ErrorInfo (domain "hippovault"); INVALID_ARGUMENT also carries BadRequest with a
+    violation for each field that is wrong, RESOURCE_EXHAUSTED also RetryInfo.
     """
 
     @_typing.overload
@@ -38,37 +39,57 @@ class EmbeddingServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> EmbeddingServiceAsyncStub: ...
     Embed: _grpc.UnaryUnaryMultiCallable[_embedding_pb2.EmbedRequest, _embedding_pb2.EmbedResponse]
-    """Embeds texts, in the order given.
+    """Embeds texts, in the order given. Queries are computed before documents, whoever asked first.
 
     INVALID_ARGUMENT: no text, too many texts, a blank text, one with control characters or over the size limit (the
-    field violation names its index), an unknown model. UNAVAILABLE: the model cannot be loaded; the reason says why.
+    field violations name the indices), an unknown model, something that the model cannot do. UNAVAILABLE: the model
+    cannot be loaded, or the server that it stands on does not answer; the reason says why. RESOURCE_EXHAUSTED: the queue
+    is full (QUEUE_FULL), or so long that the deadline would pass (DEADLINE_TOO_SHORT).
     """
     GetModel: _grpc.UnaryUnaryMultiCallable[_embedding_pb2.GetModelRequest, _embedding_pb2.GetModelResponse]
-    """Describes the served model and every limit. Never loads the model."""
+    """Describes a model and every limit. Never loads the model."""
+    ListModels: _grpc.UnaryUnaryMultiCallable[_embedding_pb2.ListModelsRequest, _embedding_pb2.ListModelsResponse]
+    """Describes every model that is served, the default one first. Never loads one."""
+    Warm: _grpc.UnaryUnaryMultiCallable[_embedding_pb2.WarmRequest, _embedding_pb2.WarmResponse]
+    """Loads a model ahead of the first text; answers once it is in memory.
+
+    UNAVAILABLE: it cannot be loaded; the reason says why.
+    """
 
 @_typing.type_check_only
 class EmbeddingServiceAsyncStub(EmbeddingServiceStub):
-    """Turns texts into vectors. The model is loaded by the first Embed call, never at start.
+    """Turns texts into vectors. A model is loaded by the first call that needs it, never at start, and leaves memory after a
+    time without calls.
 
-    Errors are google.rpc.Status with one ErrorInfo (domain "hippovault"); INVALID_ARGUMENT also carries BadRequest
-    field violations.
+    Errors are google.rpc.Status with one ErrorInfo (domain "hippovault"); INVALID_ARGUMENT also carries BadRequest with a
+    violation for each field that is wrong, RESOURCE_EXHAUSTED also RetryInfo.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Embed: _aio.UnaryUnaryMultiCallable[_embedding_pb2.EmbedRequest, _embedding_pb2.EmbedResponse]  # type: ignore[assignment]
-    """Embeds texts, in the order given.
+    """Embeds texts, in the order given. Queries are computed before documents, whoever asked first.
 
     INVALID_ARGUMENT: no text, too many texts, a blank text, one with control characters or over the size limit (the
-    field violation names its index), an unknown model. UNAVAILABLE: the model cannot be loaded; the reason says why.
+    field violations name the indices), an unknown model, something that the model cannot do. UNAVAILABLE: the model
+    cannot be loaded, or the server that it stands on does not answer; the reason says why. RESOURCE_EXHAUSTED: the queue
+    is full (QUEUE_FULL), or so long that the deadline would pass (DEADLINE_TOO_SHORT).
     """
     GetModel: _aio.UnaryUnaryMultiCallable[_embedding_pb2.GetModelRequest, _embedding_pb2.GetModelResponse]  # type: ignore[assignment]
-    """Describes the served model and every limit. Never loads the model."""
+    """Describes a model and every limit. Never loads the model."""
+    ListModels: _aio.UnaryUnaryMultiCallable[_embedding_pb2.ListModelsRequest, _embedding_pb2.ListModelsResponse]  # type: ignore[assignment]
+    """Describes every model that is served, the default one first. Never loads one."""
+    Warm: _aio.UnaryUnaryMultiCallable[_embedding_pb2.WarmRequest, _embedding_pb2.WarmResponse]  # type: ignore[assignment]
+    """Loads a model ahead of the first text; answers once it is in memory.
+
+    UNAVAILABLE: it cannot be loaded; the reason says why.
+    """
 
 class EmbeddingServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Turns texts into vectors. The model is loaded by the first Embed call, never at start.
+    """Turns texts into vectors. A model is loaded by the first call that needs it, never at start, and leaves memory after a
+    time without calls.
 
-    Errors are google.rpc.Status with one ErrorInfo (domain "hippovault"); INVALID_ARGUMENT also carries BadRequest
-    field violations.
+    Errors are google.rpc.Status with one ErrorInfo (domain "hippovault"); INVALID_ARGUMENT also carries BadRequest with a
+    violation for each field that is wrong, RESOURCE_EXHAUSTED also RetryInfo.
     """
 
     @_abc_1.abstractmethod
@@ -77,10 +98,12 @@ class EmbeddingServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _embedding_pb2.EmbedRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_embedding_pb2.EmbedResponse, _abc.Awaitable[_embedding_pb2.EmbedResponse]]:
-        """Embeds texts, in the order given.
+        """Embeds texts, in the order given. Queries are computed before documents, whoever asked first.
 
         INVALID_ARGUMENT: no text, too many texts, a blank text, one with control characters or over the size limit (the
-        field violation names its index), an unknown model. UNAVAILABLE: the model cannot be loaded; the reason says why.
+        field violations name the indices), an unknown model, something that the model cannot do. UNAVAILABLE: the model
+        cannot be loaded, or the server that it stands on does not answer; the reason says why. RESOURCE_EXHAUSTED: the queue
+        is full (QUEUE_FULL), or so long that the deadline would pass (DEADLINE_TOO_SHORT).
         """
 
     @_abc_1.abstractmethod
@@ -89,6 +112,25 @@ class EmbeddingServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _embedding_pb2.GetModelRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_embedding_pb2.GetModelResponse, _abc.Awaitable[_embedding_pb2.GetModelResponse]]:
-        """Describes the served model and every limit. Never loads the model."""
+        """Describes a model and every limit. Never loads the model."""
+
+    @_abc_1.abstractmethod
+    def ListModels(
+        self,
+        request: _embedding_pb2.ListModelsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_embedding_pb2.ListModelsResponse, _abc.Awaitable[_embedding_pb2.ListModelsResponse]]:
+        """Describes every model that is served, the default one first. Never loads one."""
+
+    @_abc_1.abstractmethod
+    def Warm(
+        self,
+        request: _embedding_pb2.WarmRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_embedding_pb2.WarmResponse, _abc.Awaitable[_embedding_pb2.WarmResponse]]:
+        """Loads a model ahead of the first text; answers once it is in memory.
+
+        UNAVAILABLE: it cannot be loaded; the reason says why.
+        """
 
 def add_EmbeddingServiceServicer_to_server(servicer: EmbeddingServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -1,0 +1,177 @@
+"""Gathers the pieces of all calls into batches, the most urgent first, and refuses what it could not do in time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import grpc
+import structlog
+
+from hippovault_chassis import deadline
+from hippovault_chassis.errors import ServiceError
+from hippovault_embedding.backend import Piece, Row
+from hippovault_embedding.lane import Lane, Ticket, Waiting
+
+log = structlog.get_logger()
+
+SMOOTHING = 0.2
+"""Share of the newest batch in the measured speed."""
+URGENT_SECONDS = 2.0
+"""How long after a query batches of documents stay small: the next query may come at any moment, and waits for one."""
+MAX_RETRY_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a batch and a queue may have, in tokens, padding included."""
+
+    batch_tokens: int
+    urgent_batch_tokens: int
+    """Of a batch of documents while queries come."""
+    queue_tokens: int
+    """That wait of each priority before calls are refused. One call may go beyond."""
+
+
+class Computed(NamedTuple):
+    """What became of a call."""
+
+    rows: list[Row]
+    queue_seconds: float
+    inference_seconds: float
+
+
+class Batcher:
+    """The queue before one model.
+
+    A piece waits only while another batch is computed: which pieces make a batch is decided when it can begin.
+
+    Args:
+        run: Computes a batch.
+        slots: Batches that are computed at a time; models that share a processor share this.
+        limits: Sizes.
+    """
+
+    def __init__(
+        self, run: Callable[[Sequence[Piece]], Awaitable[list[Row]]], slots: asyncio.Semaphore, limits: Limits
+    ) -> None:
+        self._run = run
+        self._slots = slots
+        self._limits = limits
+        self._queries, self._documents = Lane(), Lane()
+        self._tokens_a_second = 0.0
+        self._last_query = -URGENT_SECONDS
+        self._dispatching: asyncio.Task[None] | None = None
+        self._batches: set[asyncio.Task[None]] = set()
+
+    def admit(self, *, query: bool) -> None:
+        """Refuses a call that would not be queued, before anything is done for it.
+
+        Raises:
+            ServiceError: RESOURCE_EXHAUSTED, QUEUE_FULL.
+        """
+        lane = self._queries if query else self._documents
+        if lane.tokens >= self._limits.queue_tokens:
+            problem = f"{lane.tokens} tokens wait, at most {self._limits.queue_tokens} may; try again later"
+            raise self._exhausted("QUEUE_FULL", problem, lane.tokens - self._limits.queue_tokens / 2)
+
+    async def submit(self, pieces: Sequence[Piece], *, query: bool) -> Computed:
+        """Returns the rows of the pieces, in order.
+
+        What has not begun is dropped when the caller is cancelled or its time is up.
+
+        Raises:
+            ServiceError: RESOURCE_EXHAUSTED, DEADLINE_EXCEEDED, or what computing failed with.
+        """
+        self.admit(query=query)
+        lane = self._queries if query else self._documents
+        seconds = deadline.remaining()
+        self._refuse_late(seconds, self._ahead(query=query) + sum(piece.size for piece in pieces))
+        ticket = Ticket(pieces, time.monotonic())
+        if query:
+            self._last_query = ticket.since
+        lane.add(ticket)
+        self._dispatch()
+        try:
+            async with asyncio.timeout(seconds):
+                return Computed(await ticket.done, ticket.queue_seconds, ticket.inference_seconds)
+        except TimeoutError:
+            problem = "the request's time was up before its texts were computed"
+            raise ServiceError(grpc.StatusCode.DEADLINE_EXCEEDED, "DEADLINE_EXCEEDED", problem) from None
+        finally:
+            lane.discard(ticket)
+
+    async def close(self) -> None:
+        """Waits for the batches that have begun; what waits is dropped."""
+        if self._dispatching:
+            self._dispatching.cancel()
+        await asyncio.gather(*self._batches, return_exceptions=True)
+
+    def _ahead(self, *, query: bool) -> int:
+        return self._queries.tokens + (0 if query else self._documents.tokens)
+
+    def _refuse_late(self, seconds: float, tokens: int) -> None:
+        """Refuses what would be computed for nobody."""
+        expected = tokens / self._tokens_a_second if self._tokens_a_second else 0.0
+        if expected > seconds:
+            problem = f"{tokens} tokens take about {expected:.1f} s, the deadline leaves {seconds:.1f} s"
+            raise self._exhausted("DEADLINE_TOO_SHORT", problem, tokens - seconds * self._tokens_a_second)
+
+    def _exhausted(self, reason: str, problem: str, tokens_over: float) -> ServiceError:
+        """Returns the refusal; its RetryInfo is when the tokens that are too many will have been computed."""
+        seconds = tokens_over / self._tokens_a_second if self._tokens_a_second else 1.0
+        return ServiceError(
+            grpc.StatusCode.RESOURCE_EXHAUSTED, reason, problem, retry_seconds=min(max(seconds, 0.1), MAX_RETRY_SECONDS)
+        )
+
+    def _dispatch(self) -> None:
+        if self._dispatching is None or self._dispatching.done():
+            self._dispatching = asyncio.create_task(self._serve())
+
+    async def _serve(self) -> None:
+        while self._queries or self._documents:
+            await self._slots.acquire()
+            batch = self._next()
+            if not batch:  # Its callers are gone.
+                self._slots.release()
+                return
+            task = asyncio.create_task(self._compute(batch))
+            self._batches.add(task)
+            task.add_done_callback(self._batches.discard)
+
+    def _next(self) -> list[Waiting]:
+        if self._queries:
+            return self._queries.batch(self._limits.batch_tokens)
+        if not self._documents:
+            return []
+        urgent = time.monotonic() - self._last_query < URGENT_SECONDS
+        return self._documents.batch(self._limits.urgent_batch_tokens if urgent else self._limits.batch_tokens)
+
+    async def _compute(self, batch: Sequence[Waiting]) -> None:
+        started = time.monotonic()
+        try:
+            rows = await self._run([waiting.piece for waiting in batch])
+        except Exception as error:  # noqa: BLE001  # Every caller in the batch is told; the next batch goes on.
+            for ticket in {waiting.ticket for waiting in batch}:
+                if not ticket.done.done():
+                    ticket.done.set_exception(error)
+            return
+        finally:
+            self._slots.release()
+        seconds = time.monotonic() - started
+        tokens = len(batch) * batch[-1].piece.size
+        log.debug("inference", texts=len(batch), tokens=tokens, seconds=round(seconds, 4))
+        self._measure(tokens, seconds)
+        for waiting, row in zip(batch, rows, strict=True):
+            ticket = waiting.ticket
+            ticket.queue_seconds = max(ticket.queue_seconds, started - ticket.since)
+            ticket.inference_seconds = max(ticket.inference_seconds, seconds)
+            ticket.put(waiting.place, row)
+
+    def _measure(self, tokens: int, seconds: float) -> None:
+        newest = tokens / max(seconds, 1e-6)
+        known = self._tokens_a_second or newest
+        self._tokens_a_second = known + SMOOTHING * (newest - known)

@@ -1,0 +1,63 @@
+"""The models that are served."""
+
+from __future__ import annotations
+
+from hippovault_chassis.errors import ServiceError
+from hippovault_embedding.batcher import Batcher, Limits
+from hippovault_embedding.cache import EmbeddingCache
+from hippovault_embedding.embedder import Embedder
+from hippovault_embedding.model import default_model
+from hippovault_embedding.onnx_backend import OnnxBackend, Processor
+from hippovault_embedding.residency import Residency
+from hippovault_embedding.settings import EmbeddingSettings
+
+MEBIBYTE = 1024 * 1024
+
+
+class Catalogue:
+    """An embedder for each model, by name; they share processor and cache.
+
+    Must be made where an event loop runs.
+
+    Args:
+        settings: Which models, and their limits.
+    """
+
+    def __init__(self, settings: EmbeddingSettings) -> None:
+        self._processor = Processor(settings.threads)
+        cache = EmbeddingCache(settings.cache_mebibytes * MEBIBYTE)
+        limits = Limits(settings.max_batch_tokens, settings.urgent_batch_tokens, settings.max_queue_tokens)
+        model = default_model()
+        backend = OnnxBackend(model, self._processor)
+        residency = Residency(model.name, backend.load, backend.unload, settings.idle_seconds)
+        batcher = Batcher(backend.run, self._processor.slots, limits)
+        self._embedders = {model.name: Embedder(model.name, backend, residency, batcher, cache)}
+
+    @property
+    def all(self) -> list[Embedder]:
+        """Every model, the default one first."""
+        return list(self._embedders.values())
+
+    def get(self, name: str) -> Embedder:
+        """Returns the model of a name, the default one for an empty name.
+
+        Raises:
+            ServiceError: INVALID_ARGUMENT, there is none.
+        """
+        if not name:
+            return self.all[0]
+        if name not in self._embedders:
+            served = ", ".join(map(repr, self._embedders))
+            raise ServiceError.invalid("model", f"must be empty or the name of a model that is served: {served}")
+        return self._embedders[name]
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the default model can be used, as far as is known."""
+        return not self.all[0].residency.load_error
+
+    async def close(self) -> None:
+        """Lets go of all."""
+        for embedder in self.all:
+            await embedder.close()
+        self._processor.close()

@@ -1,0 +1,126 @@
+"""Pieces that wait, and which of them make the next batch."""
+
+from __future__ import annotations
+
+import asyncio
+import bisect
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from hippovault_embedding.backend import Piece, Row
+
+
+class Ticket:
+    """The pieces of one call, and what became of them."""
+
+    def __init__(self, pieces: Sequence[Piece], now: float) -> None:
+        self.since = now
+        """When it began to wait."""
+        self.waiting = dict.fromkeys(Waiting(self, place, piece) for place, piece in enumerate(pieces))
+        """The pieces that are in no batch yet, in order."""
+        self.queue_seconds = 0.0
+        """The longest that one of them waited for its batch."""
+        self.inference_seconds = 0.0
+        """The longest that a batch with one of them took."""
+        self.done: asyncio.Future[list[Row]] = asyncio.get_running_loop().create_future()
+        self._rows: list[Row | None] = [None] * len(pieces)
+        self._open = len(pieces)
+
+    def put(self, place: int, row: Row) -> None:
+        """Takes in one row; the last one completes the call."""
+        self._rows[place] = row
+        self._open -= 1
+        if not self._open and not self.done.done():
+            self.done.set_result([each for each in self._rows if each is not None])
+
+
+@dataclass(eq=False, slots=True)
+class Waiting:
+    """A piece that waits."""
+
+    ticket: Ticket
+    place: int
+    piece: Piece
+    number: int = field(default_factory=itertools.count().__next__)
+    """Of arrival."""
+
+
+class Lane:
+    """The waiting pieces of one priority.
+
+    Calls take turns, so that a call of one text waits for a batch of each other call and not for all that came before
+    it. Whoever's turn it is, its batch is filled with the pieces of all calls that are nearest in size, so that
+    little is padded.
+    """
+
+    def __init__(self) -> None:
+        self.tokens = 0
+        """Of all waiting pieces."""
+        self._turns: dict[Ticket, None] = {}
+        self._by_size: list[Waiting] = []
+
+    def __bool__(self) -> bool:
+        """Whether any piece waits."""
+        return bool(self._by_size)
+
+    def add(self, ticket: Ticket) -> None:
+        """Puts the pieces of a call in line."""
+        self._turns[ticket] = None
+        for waiting in ticket.waiting:
+            bisect.insort(self._by_size, waiting, key=_order)
+            self.tokens += waiting.piece.size
+
+    def discard(self, ticket: Ticket) -> None:
+        """Takes out the pieces of a call that still wait."""
+        for waiting in ticket.waiting:
+            place = self._place(waiting)
+            self._take(place, place + 1)
+        ticket.waiting.clear()
+        self._turns.pop(ticket, None)
+
+    def batch(self, max_tokens: int) -> list[Waiting]:
+        """Takes out the next batch, smallest piece first.
+
+        Args:
+            max_tokens: Padding included; a piece that is larger gets a batch of its own.
+        """
+        ticket = next(iter(self._turns))
+        start = self._place(next(iter(ticket.waiting)))
+        end = start + 1
+        while (side := self._nearest(start, end, max_tokens)) is not None:
+            start, end = (start - 1, end) if side < start else (start, end + 1)
+        taken = self._take(start, end)
+        for waiting in taken:
+            del waiting.ticket.waiting[waiting]
+            if not waiting.ticket.waiting:
+                del self._turns[waiting.ticket]
+        if ticket in self._turns:  # Its next turn comes after everyone else's.
+            self._turns[ticket] = self._turns.pop(ticket)
+        return taken
+
+    def _nearest(self, start: int, end: int, max_tokens: int) -> int | None:
+        """Returns the place beside a batch whose piece fits best, or None when neither does."""
+        sizes = self._by_size
+        count, longest = end - start + 1, sizes[end - 1].piece.size
+        below = start - 1 if start and count * longest <= max_tokens else None
+        above = end if end < len(sizes) and count * sizes[end].piece.size <= max_tokens else None
+        if below is None or above is None:
+            return above if below is None else below
+        shorter, longer = longest - sizes[below].piece.size, sizes[above].piece.size - longest
+        # A longer piece pads all of the others, a shorter one only itself.
+        return below if shorter <= longer * (count - 1) else above
+
+    def _place(self, waiting: Waiting) -> int:
+        return bisect.bisect_left(self._by_size, _order(waiting), key=_order)
+
+    def _take(self, start: int, end: int) -> list[Waiting]:
+        taken = self._by_size[start:end]
+        del self._by_size[start:end]
+        self.tokens -= sum(waiting.piece.size for waiting in taken)
+        return taken
+
+
+def _order(waiting: Waiting) -> tuple[int, int]:
+    """By size, then by arrival."""
+    return waiting.piece.size, waiting.number

@@ -1,0 +1,111 @@
+"""A model computed in this process, by ONNX Runtime."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
+
+from hippovault.embedding.v1 import embedding_pb2 as pb
+from hippovault_embedding import windows
+from hippovault_embedding.backend import Options, Piece, Prepared, Row
+from hippovault_embedding.model import Model, ModelFacts
+
+if TYPE_CHECKING:  # Imported for good by the first load: a process that embeds nothing stays small.
+    from hippovault_embedding.session import ModelSession
+    from hippovault_embedding.tokenizer import ModelTokenizer
+
+SHORT_CHARACTERS = 2_000
+"""Of all texts of a call: so few are tokenised before another thread would have woken up."""
+
+ResultT = TypeVar("ResultT")
+Ts = TypeVarTuple("Ts")
+
+
+class Processor:
+    """The threads that models share. Inferences wait for nothing but each other.
+
+    Args:
+        threads: That one inference uses.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        self.slots = asyncio.Semaphore(1)
+        """Held by the batch that is computed: two at a time would only take each other's cores."""
+        self.inference = ThreadPoolExecutor(1, "inference")
+        self.tokenizing = ThreadPoolExecutor(1, "tokenizing")
+
+    def close(self) -> None:
+        """Ends the threads."""
+        self.inference.shutdown(cancel_futures=True)
+        self.tokenizing.shutdown(cancel_futures=True)
+
+
+class OnnxBackend:
+    """See `backend.Backend`.
+
+    Args:
+        model: What is computed.
+        processor: Where.
+    """
+
+    def __init__(self, model: Model, processor: Processor) -> None:
+        self._model = model
+        self._processor = processor
+        self._tokenizer: ModelTokenizer | None = None
+        self._session: ModelSession | None = None
+        self._facts = ModelFacts(
+            name=model.name,
+            revision=model.revision,
+            dimensions=model.dimensions,
+            window=model.window,
+            overlap=windows.overlap(model.window),
+            token_encodings=pb.TokenEncoding.values()[1:],
+        )
+
+    async def facts(self) -> ModelFacts:
+        """Returns what callers are told of the model."""
+        return self._facts
+
+    def load(self) -> None:
+        """Brings tokenizer and network into memory.
+
+        Raises:
+            ModelError: A file is damaged, or not what the model says.
+            OSError: A file cannot be read.
+        """
+        from hippovault_embedding.session import ModelSession
+        from hippovault_embedding.tokenizer import ModelTokenizer
+
+        tokenizer = ModelTokenizer(self._model)
+        self._tokenizer, self._session = tokenizer, ModelSession(self._model, self._processor.threads)
+
+    def unload(self) -> None:
+        """Lets go of both."""
+        self._tokenizer = self._session = None
+
+    async def prepare(self, texts: Sequence[str], options: Options) -> list[Prepared]:
+        """Returns the tokens of each text."""
+        if sum(map(len, texts)) <= SHORT_CHARACTERS:
+            return self._tokenize(texts, options)
+        return await _on(self._processor.tokenizing, self._tokenize, texts, options)
+
+    async def run(self, pieces: Sequence[Piece]) -> list[Row]:
+        """Returns the rows of the pieces."""
+        return await _on(self._processor.inference, _loaded(self._session).run, pieces)
+
+    def _tokenize(self, texts: Sequence[str], options: Options) -> list[Prepared]:
+        tokenizer = _loaded(self._tokenizer)
+        return [tokenizer.prepare(text, options) for text in texts]
+
+
+async def _on(executor: ThreadPoolExecutor, function: Callable[[*Ts], ResultT], *arguments: *Ts) -> ResultT:
+    return await asyncio.get_running_loop().run_in_executor(executor, function, *arguments)
+
+
+def _loaded(part: ResultT | None) -> ResultT:
+    if part is None:
+        raise RuntimeError("the model is not loaded")
+    return part
