@@ -50,7 +50,7 @@ class Prepared:
     @property
     def mostly_unknown(self) -> bool:
         """Whether the text's language is not the model's."""
-        return self.unknown * 2 > sum(piece.own.stop - (piece.own.start or 0) for piece in self.pieces)
+        return 2 * self.unknown > sum(len(piece.ids[piece.own]) for piece in self.pieces)
 
 
 @dataclass(frozen=True)

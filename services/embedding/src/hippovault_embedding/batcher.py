@@ -172,6 +172,9 @@ class Batcher:
             ticket.put(waiting.place, row)
 
     def _measure(self, tokens: int, seconds: float) -> None:
+        """Follows the speed that a queue is worked off with; a small batch, mostly fixed cost, tells nothing of it."""
+        if tokens < self._limits.urgent_batch_tokens // 2:
+            return
         newest = tokens / max(seconds, 1e-6)
         known = self._tokens_a_second or newest
         self._tokens_a_second = known + SMOOTHING * (newest - known)
