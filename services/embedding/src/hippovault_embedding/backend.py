@@ -60,6 +60,8 @@ class Row:
     vector: bytes
     """Little-endian float32 of L2 norm 1."""
     token_codes: bytes = b""
+    refused: str = ""
+    """Why there is no vector, where the piece itself is to blame; empty when there is one."""
 
 
 class Backend(Protocol):
@@ -85,4 +87,7 @@ class Backend(Protocol):
         """Returns each text as pieces, in order."""
 
     async def run(self, pieces: Sequence[Piece]) -> list[Row]:
-        """Returns the rows of the pieces, in order, by one inference."""
+        """Returns the rows of the pieces, in order, by one inference.
+
+        `deadline.remaining` is the longest that one of the callers waits. Cancelled when none does any more.
+        """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -15,11 +16,10 @@ from hippovault_chassis import deadline
 from hippovault_chassis.errors import ServiceError
 from hippovault_embedding.backend import Piece, Row
 from hippovault_embedding.lane import Lane, Ticket, Waiting
+from hippovault_embedding.speed import Speed
 
 log = structlog.get_logger()
 
-SMOOTHING = 0.2
-"""Share of the newest batch in the measured speed."""
 URGENT_SECONDS = 2.0
 """How long after a query batches of documents stay small: the next query may come at any moment, and waits for one."""
 MAX_RETRY_SECONDS = 30.0
@@ -34,6 +34,9 @@ class Limits:
     """Of a batch of documents while queries come."""
     queue_tokens: int
     """That wait of each priority before calls are refused. One call may go beyond."""
+    batch_pieces: int = sys.maxsize
+    batches: int = 1
+    """That are computed at a time."""
 
 
 class Computed(NamedTuple):
@@ -60,12 +63,12 @@ class Batcher:
     ) -> None:
         self._run = run
         self._slots = slots
-        self._limits = limits
+        self.limits = limits
         self._queries, self._documents = Lane(), Lane()
-        self._tokens_a_second = 0.0
+        self._speed = Speed(limits.batches)
         self._last_query = -URGENT_SECONDS
         self._dispatching: asyncio.Task[None] | None = None
-        self._batches: set[asyncio.Task[None]] = set()
+        self._batches: dict[asyncio.Task[None], set[Ticket]] = {}
 
     def admit(self, *, query: bool) -> None:
         """Refuses a call that would not be queued, before anything is done for it.
@@ -74,14 +77,15 @@ class Batcher:
             ServiceError: RESOURCE_EXHAUSTED, QUEUE_FULL.
         """
         lane = self._queries if query else self._documents
-        if lane.tokens >= self._limits.queue_tokens:
-            problem = f"{lane.tokens} tokens wait, at most {self._limits.queue_tokens} may; try again later"
-            raise self._exhausted("QUEUE_FULL", problem, lane.tokens - self._limits.queue_tokens / 2)
+        if lane.tokens >= self.limits.queue_tokens:
+            problem = f"{lane.tokens} tokens wait, at most {self.limits.queue_tokens} may; try again later"
+            raise self._exhausted("QUEUE_FULL", problem, lane.tokens - self.limits.queue_tokens / 2)
 
     async def submit(self, pieces: Sequence[Piece], *, query: bool) -> Computed:
         """Returns the rows of the pieces, in order.
 
-        What has not begun is dropped when the caller is cancelled or its time is up.
+        What has not begun is dropped when the caller is cancelled or its time is up; what has, when nobody else waits
+        for it.
 
         Raises:
             ServiceError: RESOURCE_EXHAUSTED, DEADLINE_EXCEEDED, or what computing failed with.
@@ -90,9 +94,10 @@ class Batcher:
         lane = self._queries if query else self._documents
         seconds = deadline.remaining()
         self._refuse_late(seconds, self._ahead(query=query) + sum(piece.size for piece in pieces))
-        ticket = Ticket(pieces, time.monotonic())
+        now = time.monotonic()
+        ticket = Ticket(pieces, now, now + seconds)
         if query:
-            self._last_query = ticket.since
+            self._last_query = now
         lane.add(ticket)
         self._dispatch()
         try:
@@ -103,6 +108,7 @@ class Batcher:
             raise ServiceError(grpc.StatusCode.DEADLINE_EXCEEDED, "DEADLINE_EXCEEDED", problem) from None
         finally:
             lane.discard(ticket)
+            self._abandon()
 
     async def close(self) -> None:
         """Waits for the batches that have begun; what waits is dropped."""
@@ -115,14 +121,15 @@ class Batcher:
 
     def _refuse_late(self, seconds: float, tokens: int) -> None:
         """Refuses what would be computed for nobody."""
-        expected = tokens / self._tokens_a_second if self._tokens_a_second else 0.0
-        if expected > seconds:
-            problem = f"{tokens} tokens take about {expected:.1f} s, the deadline leaves {seconds:.1f} s"
-            raise self._exhausted("DEADLINE_TOO_SHORT", problem, tokens - seconds * self._tokens_a_second)
+        speed = self._speed.tokens_a_second
+        if speed and tokens / speed > seconds:
+            problem = f"{tokens} tokens take about {tokens / speed:.1f} s, the deadline leaves {seconds:.1f} s"
+            raise self._exhausted("DEADLINE_TOO_SHORT", problem, tokens - seconds * speed)
 
     def _exhausted(self, reason: str, problem: str, tokens_over: float) -> ServiceError:
         """Returns the refusal; its RetryInfo is when the tokens that are too many will have been computed."""
-        seconds = tokens_over / self._tokens_a_second if self._tokens_a_second else 1.0
+        speed = self._speed.tokens_a_second
+        seconds = tokens_over / speed if speed else 1.0
         return ServiceError(
             grpc.StatusCode.RESOURCE_EXHAUSTED, reason, problem, retry_seconds=min(max(seconds, 0.1), MAX_RETRY_SECONDS)
         )
@@ -139,19 +146,31 @@ class Batcher:
                 self._slots.release()
                 return
             task = asyncio.create_task(self._compute(batch))
-            self._batches.add(task)
-            task.add_done_callback(self._batches.discard)
+            self._batches[task] = {waiting.ticket for waiting in batch}
+            task.add_done_callback(self._ended)
+
+    def _ended(self, batch: asyncio.Task[None]) -> None:
+        del self._batches[batch]
+        self._slots.release()
+
+    def _abandon(self) -> None:
+        """Stops the batches that nobody waits for any more."""
+        for batch, tickets in self._batches.items():
+            if not batch.cancelling() and all(ticket.done.done() for ticket in tickets):
+                batch.cancel()
 
     def _next(self) -> list[Waiting]:
         if self._queries:
-            return self._queries.batch(self._limits.batch_tokens)
+            return self._queries.batch(self.limits.batch_tokens, self.limits.batch_pieces)
         if not self._documents:
             return []
         urgent = time.monotonic() - self._last_query < URGENT_SECONDS
-        return self._documents.batch(self._limits.urgent_batch_tokens if urgent else self._limits.batch_tokens)
+        tokens = self.limits.urgent_batch_tokens if urgent else self.limits.batch_tokens
+        return self._documents.batch(tokens, self.limits.batch_pieces)
 
     async def _compute(self, batch: Sequence[Waiting]) -> None:
         started = time.monotonic()
+        deadline.start(max(waiting.ticket.ends for waiting in batch) - started)
         try:
             rows = await self._run([waiting.piece for waiting in batch])
         except Exception as error:  # noqa: BLE001  # Every caller in the batch is told; the next batch goes on.
@@ -159,8 +178,6 @@ class Batcher:
                 if not ticket.done.done():
                     ticket.done.set_exception(error)
             return
-        finally:
-            self._slots.release()
         seconds = time.monotonic() - started
         tokens = len(batch) * batch[-1].piece.size
         log.debug("inference", texts=len(batch), tokens=tokens, seconds=round(seconds, 4))
@@ -173,8 +190,6 @@ class Batcher:
 
     def _measure(self, tokens: int, seconds: float) -> None:
         """Follows the speed that a queue is worked off with; a small batch, mostly fixed cost, tells nothing of it."""
-        if tokens < self._limits.urgent_batch_tokens // 2:
+        if tokens < self.limits.urgent_batch_tokens // 2:
             return
-        newest = tokens / max(seconds, 1e-6)
-        known = self._tokens_a_second or newest
-        self._tokens_a_second = known + SMOOTHING * (newest - known)
+        self._speed.note(tokens, seconds)

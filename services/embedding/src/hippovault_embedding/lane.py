@@ -14,9 +14,11 @@ from hippovault_embedding.backend import Piece, Row
 class Ticket:
     """The pieces of one call, and what became of them."""
 
-    def __init__(self, pieces: Sequence[Piece], now: float) -> None:
+    def __init__(self, pieces: Sequence[Piece], now: float, ends: float) -> None:
         self.since = now
         """When it began to wait."""
+        self.ends = ends
+        """When nobody waits for it any more."""
         self.waiting = dict.fromkeys(Waiting(self, place, piece) for place, piece in enumerate(pieces))
         """The pieces that are in no batch yet, in order."""
         self.queue_seconds = 0.0
@@ -79,16 +81,17 @@ class Lane:
         ticket.waiting.clear()
         self._turns.pop(ticket, None)
 
-    def batch(self, max_tokens: int) -> list[Waiting]:
+    def batch(self, max_tokens: int, max_pieces: int) -> list[Waiting]:
         """Takes out the next batch, smallest piece first.
 
         Args:
             max_tokens: Padding included; a piece that is larger gets a batch of its own.
+            max_pieces: At least 1.
         """
         ticket = next(iter(self._turns))
         start = self._place(next(iter(ticket.waiting)))
         end = start + 1
-        while (side := self._nearest(start, end, max_tokens)) is not None:
+        while end - start < max_pieces and (side := self._nearest(start, end, max_tokens)) is not None:
             start, end = (start - 1, end) if side < start else (start, end + 1)
         taken = self._take(start, end)
         for waiting in taken:

@@ -94,7 +94,13 @@ class OnnxBackend:
 
     async def run(self, pieces: Sequence[Piece]) -> list[Row]:
         """Returns the rows of the pieces."""
-        return await _on(self._processor.inference, _loaded(self._session).run, pieces)
+        computing = asyncio.ensure_future(_on(self._processor.inference, _loaded(self._session).run, pieces))
+        try:
+            return await asyncio.shield(computing)
+        except asyncio.CancelledError:
+            # A thread cannot be stopped, and the next batch must not begin beside it.
+            await asyncio.gather(computing, return_exceptions=True)
+            raise
 
     def _tokenize(self, texts: Sequence[str], options: Options) -> list[Prepared]:
         tokenizer = _loaded(self._tokenizer)
