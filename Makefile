@@ -6,7 +6,7 @@ BIN := .venv/bin
 CODE := services gateway tests benchmark tools
 PROTOS := $(shell find protos/hippovault -name '*.proto')
 
-.PHONY: help setup run stop test lint types protos protos-check lock bench-recall bench-storage
+.PHONY: help setup run stop test lint types protos protos-check lock bench-recall bench-storage bench-embedding
 
 help: ## Lists the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -52,3 +52,6 @@ bench-recall: setup ## Recall on real conversations: make bench-recall DATA=…/
 
 bench-storage: setup ## Speed and size of the storage service: make bench-storage DATA=…/texts.jsonl.gz
 	@$(BIN)/python -m benchmark.storage $(DATA) $(ARGS)
+
+bench-embedding: setup ## Speed and size of the embedding service: make bench-embedding DATA=…/texts.jsonl.gz
+	@$(BIN)/python -m benchmark.embedding $(DATA) $(ARGS)

@@ -1,4 +1,4 @@
-"""Processes of the benchmark's own, in a temporary home: the whole memory, or the storage service alone."""
+"""Processes of the benchmark's own, in a temporary home: the whole memory, or a service alone."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ HIPPOVAULT = Path(sys.executable).parent / "hippovault"
 READY_SECONDS = 600
 STOP_SECONDS = 60
 KIB = 1024
+NANOSECONDS = 1_000_000_000
 
 
 @contextmanager
@@ -44,30 +45,61 @@ def memory(variables: Mapping[str, str]) -> Iterator[str]:
 
 
 @dataclass(frozen=True)
-class StorageProcess:
-    """A storage process that serves."""
+class Process:
+    """A process that serves. What is told of it here only Linux tells.
 
-    stub: StorageServiceStub
+    Args:
+        target: The gRPC target.
+        process_id: Of the system.
+    """
+
+    target: str
     process_id: int
 
     def resident_bytes(self) -> int:
-        """Returns the process's resident memory, pages of mapped files included; Linux alone tells it here."""
+        """Returns its resident memory, pages of mapped files included."""
+        return self._status("VmRSS")
+
+    def peak_bytes(self) -> int:
+        """Returns the most resident memory that it ever had."""
+        return self._status("VmHWM")
+
+    def cpu_seconds(self) -> float:
+        """Returns the processor time of its threads."""
+        schedules = Path(f"/proc/{self.process_id}/task").glob("*/schedstat")
+        return sum(int(schedule.read_text().split()[0]) for schedule in schedules) / NANOSECONDS
+
+    def _status(self, name: str) -> int:
         lines = Path(f"/proc/{self.process_id}/status").read_text().splitlines()
-        resident = next(line for line in lines if line.startswith("VmRSS:"))
-        return int(resident.split()[1]) * KIB
+        line = next(line for line in lines if line.startswith(f"{name}:"))
+        return int(line.split()[1]) * KIB
 
 
 @contextmanager
-def storage(home: Path) -> Iterator[StorageProcess]:
+def storage(home: Path) -> Iterator[tuple[Process, StorageServiceStub]]:
     """Runs `python -m hippovault_storage` while the context lasts."""
+    with _process("storage", home) as process, channels.sync(process.target, STORAGE, ()) as channel:
+        yield process, StorageServiceStub(channel)
+
+
+@contextmanager
+def embedding(home: Path, *flags: str) -> Iterator[Process]:
+    """Runs `python -m hippovault_embedding` with these flags while the context lasts."""
+    with _process("embedding", home, *flags) as process:
+        yield process
+
+
+@contextmanager
+def _process(name: str, home: Path, *flags: str) -> Iterator[Process]:
     environment = {**os.environ, "HIPPOVAULT_HOME": str(home)}
-    command = [sys.executable, "-m", "hippovault_storage"]
-    with (home.parent / "storage.log").open("ab") as log:
+    command = [sys.executable, "-m", f"hippovault_{name}", *flags]
+    with (home.parent / f"{name}.log").open("ab") as log:
         popen = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    target = f"unix:{home / 'run' / f'{name}.sock'}"
     try:
-        with channels.sync(f"unix:{home / 'run' / 'storage.sock'}", STORAGE, ()) as channel:
+        with grpc.insecure_channel(target) as channel:
             grpc.channel_ready_future(channel).result(READY_SECONDS)
-            yield StorageProcess(StorageServiceStub(channel), popen.pid)
+        yield Process(target, popen.pid)
     finally:
         popen.terminate()
         popen.wait(STOP_SECONDS)

@@ -9,8 +9,8 @@ from typing import Annotated
 from cyclopts import App, Parameter, validators
 
 from benchmark import report
+from benchmark.figures import as_json, print_table
 from benchmark.storage import corpus, encryption, scale, searching, writing
-from benchmark.storage.figures import as_json, print_table
 
 app = App(name="python -m benchmark.storage", help=__doc__)
 

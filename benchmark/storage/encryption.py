@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
+from benchmark.figures import BLOCK, Bound, Figure, seconds
 from benchmark.storage import workload
 from benchmark.storage.corpus import DIMENSIONS, Corpus
-from benchmark.storage.figures import BLOCK, Bound, Figure, seconds
 from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault_storage.engine import Engine
 from hippovault_storage.keys import KeySource

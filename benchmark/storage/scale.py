@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from benchmark import stack
+from benchmark.figures import Bound, Figure, seconds, timed
 from benchmark.storage import workload
 from benchmark.storage.corpus import Corpus, varied
-from benchmark.storage.figures import Bound, Figure, seconds, timed
 from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault.storage.v1.storage_pb2_grpc import StorageServiceStub
 
@@ -32,16 +32,16 @@ def measure(home: Path, corpus: Corpus, queries: Corpus, number: int) -> list[Fi
         number: Of memories.
     """
     exact = _Nearest(queries)
-    with stack.storage(home) as process:
-        build = _fill(process.stub, _rows(corpus, number), exact)
+    with stack.storage(home) as (process, stub):
+        build = _fill(stub, _rows(corpus, number), exact)
         built = process.resident_bytes()
     started = time.perf_counter()
-    with stack.storage(home) as process:
+    with stack.storage(home) as (process, stub):
         serving = time.perf_counter() - started
-        workload.settle(lambda: process.stub.GetStats(pb.GetStatsRequest(), timeout=SECONDS))
+        workload.settle(lambda: stub.GetStats(pb.GetStatsRequest(), timeout=SECONDS))
         settled = time.perf_counter() - started
-        recall, dense = _search(process.stub, queries, exact.ids)
-        keyword = statistics.median(seconds(partial(_ask, process.stub, text)) for text in queries.texts)
+        recall, dense = _search(stub, queries, exact.ids)
+        keyword = statistics.median(seconds(partial(_ask, stub, text)) for text in queries.texts)
         resident = process.resident_bytes()
     return [
         Figure("memories put over gRPC, in batches", number / build, "/s"),

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from benchmark.figures import BLOCK, Bound, Figure, medians, seconds, timed
 from benchmark.storage import workload
 from benchmark.storage.corpus import DIMENSIONS, Corpus
-from benchmark.storage.figures import BLOCK, Bound, Figure, medians, seconds, timed
 from benchmark.storage.program import opened
 from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault_storage.engine import Engine

@@ -12,9 +12,9 @@ from pathlib import Path
 from statistics import median
 
 from benchmark import stack
+from benchmark.figures import BLOCK, Bound, Figure, medians, seconds, timed
 from benchmark.storage import workload
 from benchmark.storage.corpus import DIMENSIONS, Corpus
-from benchmark.storage.figures import BLOCK, Bound, Figure, medians, seconds, timed
 from benchmark.storage.program import opened
 from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault_storage.engine import Engine
@@ -86,8 +86,8 @@ def _in_process(engine: Engine, puts: Puts, number: int) -> Figure:
 
 def _over_grpc(home: Path, puts: Puts, number: int) -> Figure:
     """Compares the throughput of callers of a storage process."""
-    with stack.storage(home) as process:
-        one, many = _callers(lambda put: process.stub.PutMemory(put, timeout=SECONDS), puts, number)
+    with stack.storage(home) as (_, stub):
+        one, many = _callers(lambda put: stub.PutMemory(put, timeout=SECONDS), puts, number)
     return Figure(f"{CALLERS} callers over gRPC, from this process", many, "/s", one)
 
 

@@ -1,0 +1,91 @@
+"""`python -m benchmark.embedding [DATA]`: measures the embedding service against plain ONNX Runtime."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, Parameter, validators
+
+from benchmark import report, stack
+from benchmark.embedding import calls, footprint, interactive, soak, speed, texts
+from benchmark.embedding.texts import Texts
+from benchmark.figures import Figure, as_json, print_table
+
+app = App(name="python -m benchmark.embedding", help=__doc__)
+
+ExistingFile = Annotated[Path, Parameter(validator=validators.Path(exists=True, dir_okay=False))]
+Positive = Annotated[int, Parameter(validator=validators.Number(gte=1))]
+Seconds = Annotated[float, Parameter(validator=validators.Number(gt=0))]
+
+LONG_SHARE = 8
+"""Of the documents, how many are long ones where memory is measured."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """How much is measured."""
+
+    queries: Positive = 200
+    """Of each kind."""
+    rate: Seconds = 6.0
+    """Queries a second beside a bulk load."""
+    documents: Positive = 200
+    """Of each throughput."""
+    rounds: Positive = 3
+    """Measurements of each throughput, in turn."""
+    idle: Seconds = 4.0
+    """Seconds of which the processor time is measured."""
+
+
+@app.default
+def main(
+    data: ExistingFile | None = None,
+    *,
+    sizes: Annotated[Sizes, Parameter(name="*")] = Sizes(),  # Frozen, and cyclopts wants one.
+    soak_seconds: Annotated[float, Parameter(name="--soak", validator=validators.Number(gte=0))] = 0.0,
+    reports: Path = report.REPORTS,
+) -> None:
+    """Prints measured figure, baseline, ratio and bound, and writes a report.
+
+    Args:
+        data: Gzip JSON lines of texts; made texts without.
+        sizes: How much is measured.
+        soak_seconds: Instead of all that, puts a process under a mixed load for so long, and fails when its memory
+            grows or an answer is not what it must be.
+        reports: Where the report goes.
+    """
+    if data is None:
+        print("no DATA: made texts")
+    source = texts.load(data) if data else texts.made()
+    name = f"{data.name.partition('.')[0] if data else 'synthetic'}{'_soak' if soak_seconds else ''}"
+    answers: dict[str, int] = {}
+    with tempfile.TemporaryDirectory(prefix="hv-") as directory:
+        if soak_seconds:
+            figures, answers = asyncio.run(soak.measure(Path(directory) / "home", source, soak_seconds))
+        else:
+            figures = asyncio.run(_measure(Path(directory), source, sizes))
+    print_table(f"embedding, {name}", figures)
+    results = {"figures": [*map(as_json, figures)], "answers": answers}
+    print(f"report: {report.write(f'embedding_{name}', data, results, reports)}")
+    if soak_seconds and any(figure.verdict == "missed" for figure in figures):
+        sys.exit(1)
+
+
+async def _measure(directory: Path, source: Texts, sizes: Sizes) -> list[Figure]:
+    figures = await footprint.measure(directory / "footprint", source, sizes.documents // LONG_SHARE, sizes.idle)
+    with stack.embedding(directory / "speed") as process:
+        async with calls.opened(process) as stub:
+            await calls.throughput(stub, source, sizes.documents)  # Loads the model.
+            figures += await speed.queries(stub, source, sizes.queries)
+            figures += await speed.bulk(stub, source, sizes.documents, sizes.rounds)
+            figures += await interactive.measure(stub, source, sizes.queries, sizes.rate)
+    return figures
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,117 @@
+"""One caller and many, against the same model called by hand in this process."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from benchmark.embedding import calls
+from benchmark.embedding.calls import Stub
+from benchmark.embedding.program import Program
+from benchmark.embedding.texts import Texts
+from benchmark.figures import BLOCK, Bound, Figure, medians, timed
+from hippovault.embedding.v1 import embedding_pb2 as pb
+from hippovault_embedding.settings import default_threads
+
+CALLERS = 32
+TEXTS_A_CALL = 4
+ONE_BY_ONE = 4
+"""One text at a time is slow: only every so many texts of the others are measured so."""
+BATCH_TOKENS = (128, 256, 512, 1024, 4096)
+TRIALS = 2
+MILLISECONDS = 1000
+
+
+async def queries(stub: Stub, texts: Texts, number: int) -> list[Figure]:
+    """Compares a query of a caller who is alone with a direct call, and one from the cache with an empty hop."""
+    program = Program(default_threads())
+    asked = texts.queries(number)
+    service, direct, cached, hop = [], [], [], []
+    for start in range(0, number, BLOCK):
+        block = asked[start : start + BLOCK]
+        service += [await _seconds(partial(calls.ask, stub, query)) for query in block]
+        direct += [timed(partial(program.embed, query))[0] for query in block]
+        cached += [await _seconds(partial(calls.ask, stub, query)) for query in block]
+        hop += [await _seconds(lambda: stub.GetModel(pb.GetModelRequest())) for _ in block]
+    of_service, of_direct, of_cached, of_hop = (
+        MILLISECONDS * statistics.median(each) for each in (service, direct, cached, hop)
+    )
+    return [
+        Figure("query over gRPC, p50; direct", of_service, "ms", of_direct, Bound(1.25)),
+        Figure("query from the cache, p50; empty gRPC hop", of_cached, "ms", of_hop),
+    ]
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to embed many texts directly."""
+
+    program: Program
+    batch_tokens: int
+    name: str
+
+    def throughput(self, texts: Sequence[str]) -> float:
+        """Returns tokens a second."""
+        seconds, tokens = timed(partial(self.program.embed_all, texts, self.batch_tokens))
+        return tokens / seconds
+
+
+async def bulk(stub: Stub, texts: Texts, number: int, rounds: int) -> list[Figure]:
+    """Compares many callers with direct batches of the best size, and with one call at a time.
+
+    Args:
+        stub: The service.
+        texts: Documents.
+        number: Of each round.
+        rounds: All are measured in turn so many times.
+    """
+    best = _best_way(texts, number)
+    alone = Program(default_threads())
+    few = max(1, number // ONE_BY_ONE)
+    measured = [
+        (
+            best.throughput(texts.documents(number)),
+            await calls.throughput(stub, texts, number, CALLERS),
+            await calls.throughput(stub, texts, number, CALLERS, TEXTS_A_CALL),
+            await calls.throughput(stub, texts, few),
+            _alone(alone, texts.documents(few)),
+        )
+        for _ in range(rounds)
+    ]
+    direct, ones, fours, one_by_one, directly_alone = medians(measured)
+    unit, near = "tokens/s", Bound(0.9, at_least=True)
+    return [
+        Figure(f"{CALLERS} callers of 1 text; direct in batches", ones, unit, direct, near),
+        Figure(f"{CALLERS} callers of {TEXTS_A_CALL} texts; direct in batches", fours, unit, direct, near),
+        Figure(f"{CALLERS} callers of 1 text; one call at a time", ones, unit, one_by_one, Bound(3, at_least=True)),
+        Figure(f"direct in {best.name}; one by one", direct, unit, directly_alone),
+    ]
+
+
+def _best_way(texts: Texts, number: int) -> Way:
+    """Returns the fastest of some batch sizes, with all threads for one inference or with one for each of several."""
+    cores = default_threads()
+    programs = {f"{cores} threads": Program(cores), f"{cores} times 1 thread": Program(1, workers=cores)}
+    ways = [
+        Way(program, batch_tokens, f"batches of {batch_tokens}, {name}")
+        for name, program in programs.items()
+        for batch_tokens in BATCH_TOKENS
+    ]
+    tried = texts.documents(number)
+    found = [[way.throughput(tried) for way in ways] for _ in range(TRIALS)]
+    best = [max(column) for column in zip(*found, strict=True)]
+    return ways[best.index(max(best))]
+
+
+def _alone(program: Program, texts: Sequence[str]) -> float:
+    seconds, tokens = timed(partial(program.embed_each, texts))
+    return tokens / seconds
+
+
+async def _seconds(call: Callable[[], Awaitable[object]]) -> float:
+    started = time.perf_counter()
+    await call()
+    return time.perf_counter() - started
