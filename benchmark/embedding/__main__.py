@@ -13,8 +13,10 @@ from cyclopts import App, Parameter, validators
 
 from benchmark import report, stack
 from benchmark.embedding import calls, footprint, interactive, soak, speed, texts
+from benchmark.embedding.program import Program
 from benchmark.embedding.texts import Texts
 from benchmark.figures import Figure, as_json, print_table
+from hippovault_embedding.settings import default_threads
 
 app = App(name="python -m benchmark.embedding", help=__doc__)
 
@@ -81,8 +83,9 @@ async def _measure(directory: Path, source: Texts, sizes: Sizes) -> list[Figure]
     with stack.embedding(directory / "speed") as process:
         async with calls.opened(process) as stub:
             await calls.throughput(stub, source, sizes.documents)  # Loads the model.
-            figures += await speed.queries(stub, source, sizes.queries)
-            figures += await speed.bulk(stub, source, sizes.documents, sizes.rounds)
+            program = Program(default_threads())
+            figures += await speed.queries(stub, program, source, sizes.queries)
+            figures += await speed.bulk(stub, program, source, sizes.documents, sizes.rounds)
             figures += await interactive.measure(stub, source, sizes.queries, sizes.rate)
     return figures
 

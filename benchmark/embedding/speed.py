@@ -25,9 +25,8 @@ TRIALS = 2
 MILLISECONDS = 1000
 
 
-async def queries(stub: Stub, texts: Texts, number: int) -> list[Figure]:
+async def queries(stub: Stub, program: Program, texts: Texts, number: int) -> list[Figure]:
     """Compares a query of a caller who is alone with a direct call, and one from the cache with an empty hop."""
-    program = Program(default_threads())
     asked = texts.queries(number)
     service, direct, cached, hop = [], [], [], []
     for start in range(0, number, BLOCK):
@@ -59,17 +58,17 @@ class Way:
         return tokens / seconds
 
 
-async def bulk(stub: Stub, texts: Texts, number: int, rounds: int) -> list[Figure]:
+async def bulk(stub: Stub, program: Program, texts: Texts, number: int, rounds: int) -> list[Figure]:
     """Compares many callers with direct batches of the best size, and with one call at a time.
 
     Args:
         stub: The service.
+        program: All threads for one inference.
         texts: Documents.
         number: Of each round.
         rounds: All are measured in turn so many times.
     """
-    best = _best_way(texts, number)
-    alone = Program(default_threads())
+    best = _best_way(program, texts.documents(number))
     few = max(1, number // ONE_BY_ONE)
     measured = [
         (
@@ -77,7 +76,7 @@ async def bulk(stub: Stub, texts: Texts, number: int, rounds: int) -> list[Figur
             await calls.throughput(stub, texts, number, CALLERS),
             await calls.throughput(stub, texts, number, CALLERS, TEXTS_A_CALL),
             await calls.throughput(stub, texts, few),
-            _alone(alone, texts.documents(few)),
+            _alone(program, texts.documents(few)),
         )
         for _ in range(rounds)
     ]
@@ -91,17 +90,16 @@ async def bulk(stub: Stub, texts: Texts, number: int, rounds: int) -> list[Figur
     ]
 
 
-def _best_way(texts: Texts, number: int) -> Way:
+def _best_way(program: Program, texts: Sequence[str]) -> Way:
     """Returns the fastest of some batch sizes, with all threads for one inference or with one for each of several."""
     cores = default_threads()
-    programs = {f"{cores} threads": Program(cores), f"{cores} times 1 thread": Program(1, workers=cores)}
+    programs = {f"{cores} threads": program, f"{cores} times 1 thread": Program(1, workers=cores)}
     ways = [
-        Way(program, batch_tokens, f"batches of {batch_tokens}, {name}")
-        for name, program in programs.items()
+        Way(each, batch_tokens, f"batches of {batch_tokens}, {name}")
+        for name, each in programs.items()
         for batch_tokens in BATCH_TOKENS
     ]
-    tried = texts.documents(number)
-    found = [[way.throughput(tried) for way in ways] for _ in range(TRIALS)]
+    found = [[way.throughput(texts) for way in ways] for _ in range(TRIALS)]
     best = [max(column) for column in zip(*found, strict=True)]
     return ways[best.index(max(best))]
 
