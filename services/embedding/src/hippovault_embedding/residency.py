@@ -63,6 +63,12 @@ class Residency:
             self._timer.cancel()
         await self._ensure_unloaded()
 
+    def failed(self, error: Exception) -> ServiceError:
+        """Returns what callers are told of a model that cannot be used, and remembers it."""
+        log.error("model not loaded", model=self._name, type=type(error).__name__, reason=told(error))
+        self.load_error = f"the model {self._name} cannot be loaded: {told(error)}"
+        return ServiceError.unavailable("embedding", self.load_error)
+
     async def _ensure_loaded(self) -> None:
         async with self._changing:
             if self.loaded:
@@ -71,14 +77,9 @@ class Residency:
             try:
                 await asyncio.to_thread(self._load)
             except Exception as error:  # Whatever the reason, the process lives and the next call tries again.
-                raise self._not_loaded(error) from error
+                raise self.failed(error) from error
             self.loaded, self.load_error = True, ""
             log.info("model loaded", model=self._name, seconds=round(time.perf_counter() - started, 3))
-
-    def _not_loaded(self, error: Exception) -> ServiceError:
-        log.error("model not loaded", model=self._name, type=type(error).__name__, reason=told(error))
-        self.load_error = f"the model {self._name} cannot be loaded: {told(error)}"
-        return ServiceError.unavailable("embedding", self.load_error)
 
     def _restart_timer(self) -> None:
         if self._timer:

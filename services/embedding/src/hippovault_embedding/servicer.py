@@ -39,7 +39,7 @@ class EmbeddingServicer(EmbeddingServiceServicer):
     async def Embed(self, request: pb.EmbedRequest, context: object) -> pb.EmbedResponse:
         """See embedding.proto."""
         embedder = self._catalogue.get(request.model)
-        options = self._options(request, await embedder.backend.facts())
+        options = self._options(request, await embedder.facts())
         self._check_texts(request.texts)
         embedded = await embedder.embed(request.texts, options)
         return pb.EmbedResponse(
@@ -66,7 +66,11 @@ class EmbeddingServicer(EmbeddingServiceServicer):
         return pb.WarmResponse(load_time=_duration(seconds))
 
     async def _described(self, embedder: Embedder) -> pb.GetModelResponse:
-        facts, settings = await embedder.backend.facts(), self._settings
+        settings = self._settings
+        try:
+            facts = await embedder.facts()
+        except ServiceError:  # Which is what `load_error` says.
+            facts = ModelFacts(name=embedder.name, revision="", dimensions=0)
         return pb.GetModelResponse(
             name=facts.name,
             model_revision=facts.revision,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,14 @@ import onnxruntime
 
 from hippovault_embedding import token_codes
 from hippovault_embedding.backend import Piece, Row
-from hippovault_embedding.model import Model, ModelError
+from hippovault_embedding.model import Model, ModelError, Pooling
 
 INPUTS = frozenset({"input_ids", "attention_mask", "token_type_ids"})
-OUTPUT = "last_hidden_state"
+OUTPUTS = ("last_hidden_state", "token_embeddings")
+"""What exports call the last hidden states; where they call it otherwise, it is the output of three dimensions."""
+INTEGERS = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
+FLOATS = frozenset({"tensor(float)", "tensor(float16)"})
+RANK = 3
 ERROR_SEVERITY = 3
 
 Integers = npt.NDArray[np.int64]
@@ -34,45 +39,68 @@ class ModelSession:
     """
 
     def __init__(self, model: Model, threads: int) -> None:
-        model.onnx.verify()
-        self._session = onnxruntime.InferenceSession(
-            str(model.onnx.path), _options(threads), providers=["CPUExecutionProvider"]
-        )
-        self._inputs = {node.name for node in self._session.get_inputs()}
-        self._check(model)
+        for file in (model.onnx, *model.weights):
+            file.verify()
+        self._model = model
+        self._session = _session(model.onnx.path, threads)
+        self._inputs = {node.name: INTEGERS.get(node.type) for node in self._session.get_inputs()}
+        self._output = self._chosen_output()
+        self._check()
 
     def run(self, pieces: Sequence[Piece]) -> list[Row]:
         """Returns what becomes of each piece, by one inference."""
         ids, mask = _padded([piece.ids for piece in pieces])
         hidden = self._hidden(ids, mask)
-        pooled = _mean_pooled(hidden, mask).astype("<f4")
+        pooled = _unit(POOLERS[self._model.pooling](hidden, mask)).astype("<f4")
         return [
-            Row(pooled[index].tobytes(), token_codes.encode(hidden[index, piece.own], piece.token_encoding))
+            Row(
+                pooled[index].tobytes(),
+                token_codes.encode(hidden[index, piece.own], piece.token_encoding),
+            )
             for index, piece in enumerate(pieces)
         ]
 
     def _hidden(self, ids: Integers, mask: Integers) -> Floats:
         """Returns the last hidden states, texts * tokens * dimensions."""
         offered = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
-        fed = {name: array for name, array in offered.items() if name in self._inputs}
-        hidden: Floats = self._session.run([OUTPUT], fed)[0]
+        fed = {name: offered[name].astype(kind, copy=False) for name, kind in self._inputs.items()}
+        hidden: Floats = self._session.run([self._output], fed)[0].astype(np.float32, copy=False)
         return hidden
 
-    def _check(self, model: Model) -> None:
-        """Refuses an export of another shape now, before it gives vectors that mean nothing."""
-        path, outputs = model.onnx.path, [node.name for node in self._session.get_outputs()]
-        if not self._inputs <= INPUTS or OUTPUT not in outputs:
+    def _chosen_output(self) -> str:
+        """Returns the output that holds the last hidden states.
+
+        Raises:
+            ModelError: There is none, or the network wants what is not known here.
+        """
+        outputs = {node.name: node for node in self._session.get_outputs()}
+        fitting = [name for name, node in outputs.items() if len(node.shape) == RANK and node.type in FLOATS]
+        if not self._inputs.keys() <= INPUTS or None in self._inputs.values() or not fitting:
+            inputs = {node.name: node.type for node in self._session.get_inputs()}
+            told = {name: f"{node.type} of rank {len(node.shape)}" for name, node in outputs.items()}
             raise ModelError(
-                f"{path} has inputs {sorted(self._inputs)} and outputs {outputs}, "
-                f"expected inputs among {sorted(INPUTS)} and an output {OUTPUT}"
+                f"{self._model.onnx.path} has inputs {inputs} and outputs {told}, expected integer inputs among "
+                f"{sorted(INPUTS)} and an output {OUTPUTS[0]} of floats of rank {RANK}"
             )
+        return next((name for name in OUTPUTS if name in fitting), fitting[0])
+
+    def _check(self) -> None:
+        """Refuses an export of another shape now, before it gives vectors that mean nothing."""
         ids, mask = _padded([[0, 0, 0], [0, 0]])
         hidden = self._hidden(ids, mask)
-        expected = (*ids.shape, model.dimensions)
-        if hidden.shape != expected or hidden.dtype != np.float32 or not np.isfinite(hidden).all():
+        expected = (*ids.shape, self._model.dimensions)
+        if hidden.shape != expected or not np.isfinite(hidden).all():
             raise ModelError(
-                f"{path} gives {hidden.dtype} of shape {hidden.shape}, expected finite float32 of shape {expected}"
+                f"{self._model.onnx.path} gives shape {hidden.shape} for {self._output}, "
+                f"expected finite numbers of shape {expected}"
             )
+
+
+def _session(path: Path, threads: int) -> Any:
+    try:
+        return onnxruntime.InferenceSession(str(path), _options(threads), providers=["CPUExecutionProvider"])
+    except Exception as error:  # ONNX Runtime's own have no common type.
+        raise ModelError(f"{path} is not a network that ONNX Runtime can load: {error}") from error
 
 
 def _options(threads: int) -> Any:
@@ -97,11 +125,25 @@ def _padded(batch: Sequence[Sequence[int]]) -> tuple[Integers, Integers]:
     return ids, mask
 
 
-def _mean_pooled(hidden: Floats, mask: Integers) -> Floats:
-    """Returns the unit vectors of the means over the mask, texts * dimensions.
+def _mean(hidden: Floats, mask: Integers) -> Floats:
+    """Returns the sums over the mask: they differ from the means by a factor, which the norm takes out."""
+    sums: Floats = np.einsum("btd,bt->bd", hidden, mask.astype(np.float32))
+    return sums
 
-    The sum stands for the mean: they differ by a factor, which the norm takes out.
-    """
-    sums = np.einsum("btd,bt->bd", hidden, mask.astype(np.float32))
-    unit: Floats = sums / np.linalg.norm(sums, axis=1, keepdims=True)
+
+def _first(hidden: Floats, _: Integers) -> Floats:
+    return hidden[:, 0]
+
+
+def _largest(hidden: Floats, mask: Integers) -> Floats:
+    largest: Floats = np.where(mask[:, :, None] == 1, hidden, -np.inf).max(axis=1)
+    return largest
+
+
+POOLERS = {Pooling.MEAN: _mean, Pooling.CLS: _first, Pooling.MAX: _largest}
+"""From texts * tokens * dimensions to texts * dimensions."""
+
+
+def _unit(vectors: Floats) -> Floats:
+    unit: Floats = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     return unit

@@ -10,6 +10,7 @@ from cyclopts import Parameter, validators
 
 from hippovault_chassis.memory_rules import MAX_CONTENT_BYTES
 from hippovault_chassis.settings import ProcessSettings
+from hippovault_embedding.model import PACKAGED
 
 MAX_DEFAULT_THREADS = 4
 """One short query gains little from more, and other processes want the cores too."""
@@ -23,10 +24,19 @@ def default_threads() -> int:
     return min(cores or 1, MAX_DEFAULT_THREADS)
 
 
+def _by_commas(_: object, value: str, *, delimiter: str | None = None) -> list[str]:  # noqa: ARG001  # Cyclopts asks so.
+    return value.split(",")
+
+
 @dataclass(frozen=True, kw_only=True)
 class EmbeddingSettings(ProcessSettings):
     """HippoVault's embedding service: text to vectors."""
 
+    model: Annotated[list[str], Parameter(negative=(), env_var_split=_by_commas)] = field(
+        default_factory=lambda: [PACKAGED]
+    )
+    """Models to serve, the default one first: all-MiniLM-L6-v2, or a folder with an ONNX model, or NAME=FOLDER. The
+    variable has commas between them."""
     threads: Annotated[int, Positive, Parameter(show_default=False)] = field(default_factory=default_threads)
     """Threads of one inference (default: one a core, at most 4)."""
     max_texts: Annotated[int, Positive] = 256

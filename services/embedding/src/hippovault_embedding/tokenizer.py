@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from tokenizers import Encoding, Tokenizer
 
 from hippovault_embedding import windows
@@ -28,7 +30,7 @@ class ModelTokenizer:
     def __init__(self, model: Model) -> None:
         model.tokenizer.verify()
         self._model = model
-        self._tokenizer = Tokenizer.from_file(str(model.tokenizer.path))
+        self._tokenizer = _read(model.tokenizer.path)
         # The file's own padding would have every text cost as much as a long one.
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
@@ -36,6 +38,7 @@ class ModelTokenizer:
         self._tokenizer.encode_special_tokens = True
         self._unknown = {self._tokenizer.token_to_id(token) for token in UNKNOWN} - {None}
         self._front, self._back = self._special_tokens()
+        self._check_space()
 
     def prepare(self, text: str, options: Options) -> Prepared:
         """Returns the tokens of a text's beginning, as many as its windows hold."""
@@ -72,6 +75,16 @@ class ModelTokenizer:
             encoding = self._tokenizer.encode(text[:length], add_special_tokens=False)
         return encoding
 
+    def _check_space(self) -> None:
+        """Refuses a window that special tokens and a prefix fill."""
+        for prefix in (self._model.query_prefix, self._model.document_prefix):
+            taken = len(self._tokenizer.encode(prefix).ids)
+            if taken >= self._model.window:
+                raise ModelError(
+                    f"{self._model.tokenizer.path}: special tokens and the prefix {prefix!r} are {taken} tokens, "
+                    f"which leaves no room for text in a window of {self._model.window}"
+                )
+
     def _special_tokens(self) -> tuple[list[int], list[int]]:
         """Returns what the model wants before a text and after it."""
         encoding = self._tokenizer.encode("a")
@@ -79,6 +92,13 @@ class ModelTokenizer:
         if not ordinary:
             raise ModelError(f"{self._model.tokenizer.path} has no token for the letter a")
         return encoding.ids[: ordinary[0]], encoding.ids[ordinary[-1] + 1 :]
+
+
+def _read(path: Path) -> Tokenizer:
+    try:
+        return Tokenizer.from_file(str(path))
+    except Exception as error:  # The library raises nothing more specific.
+        raise ModelError(f"{path} is not a tokenizer: {error}") from error
 
 
 def _reaches_beyond(encoding: Encoding, wanted: int) -> bool:
