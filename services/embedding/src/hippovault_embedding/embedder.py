@@ -13,7 +13,7 @@ from hippovault_embedding.backend import Backend, Options, Prepared
 from hippovault_embedding.batcher import Batcher, Computed
 from hippovault_embedding.cache import Embedding, EmbeddingCache
 from hippovault_embedding.model import ModelError, ModelFacts
-from hippovault_embedding.residency import Residency
+from hippovault_embedding.residency import Residency, cause
 
 log = structlog.get_logger()
 
@@ -50,6 +50,7 @@ class Embedder:
         self.residency = residency
         self._batcher = batcher
         self._cache = cache
+        self._facts_error = ""
         self._told_unknown = False
 
     async def facts(self) -> ModelFacts:
@@ -59,9 +60,17 @@ class Embedder:
             ServiceError: UNAVAILABLE, it cannot be told.
         """
         try:
-            return await self._backend.facts()
+            facts = await self._backend.facts()
         except (ModelError, OSError) as error:
-            raise self.residency.failed(error) from error
+            self._facts_error = cause(self.name, error)
+            raise ServiceError.unavailable("embedding", self._facts_error) from error
+        self._facts_error = ""
+        return facts
+
+    @property
+    def load_error(self) -> str:
+        """Why the model could not be used when that was last tried; empty when it could."""
+        return self._facts_error or self.residency.load_error
 
     async def embed(self, texts: Sequence[str], options: Options) -> Embedded:
         """Returns one embedding a text, in order.
@@ -80,7 +89,8 @@ class Embedder:
             return Embedded(facts, [replace(each, cached=True) for each in found if each])
         self._batcher.admit(query=options.query)
         async with self.residency.use():
-            await self._check_same(facts)
+            if (await self.facts()).revision != facts.revision:  # The files changed before they were loaded.
+                return await self.embed(texts, options)
             started = time.monotonic()
             prepared = await self._backend.prepare([texts[index] for index in missing], options)
             tokenized = time.monotonic() - started
@@ -106,11 +116,6 @@ class Embedder:
         """Lets go of the model; what waits is dropped."""
         await self._batcher.close()
         await self.residency.close()
-
-    async def _check_same(self, facts: ModelFacts) -> None:
-        """Refuses to give vectors of another model than was told, since its files changed before they were loaded."""
-        if (await self.facts()).revision != facts.revision:
-            raise ServiceError.unavailable("embedding", f"the files of the model {self.name} were changed; try again")
 
     def _tell_unknown(self, prepared: Sequence[Prepared]) -> None:
         if not self._told_unknown and any(each.mostly_unknown for each in prepared):

@@ -107,13 +107,13 @@ def _pooling(path: Path, *, prompted: bool) -> Pooling:
 
 
 def _prefix(folder: Path, config: Mapping[str, Any], names: tuple[str, ...]) -> str:
-    """Returns the first prompt of these names that there is, or the one for all texts."""
+    """Returns the first prompt of these names that says anything; without any, the one for all texts."""
     path, prompts = folder / "config_sentence_transformers.json", config.get("prompts") or {}
-    wanted = [*names, config.get("default_prompt_name")]
-    prefix = next((prompts[name] for name in wanted if name in prompts), "")
-    if not isinstance(prefix, str):
-        raise ModelError(f"{path}: prompts must be strings")
-    return prefix
+    if not isinstance(prompts, dict) or not all(isinstance(prompt, str) for prompt in prompts.values()):
+        raise ModelError(f"{path}: prompts must be an object of strings")
+    if prompts.keys().isdisjoint(names):
+        names = (str(config.get("default_prompt_name")),)
+    return next((prompts[name] for name in names if prompts.get(name)), "")
 
 
 def _positive(path: Path, values: Mapping[str, Any], key: str) -> int:

@@ -82,18 +82,16 @@ class OnnxBackend:
             ModelError: A file is damaged, or not what the model says.
             OSError: A file cannot be read.
         """
-        from hippovault_embedding.session import ModelSession
-        from hippovault_embedding.tokenizer import ModelTokenizer
-
         model, _ = self._find_out()
         try:
-            tokenizer = ModelTokenizer(model)
-            self._tokenizer, self._session = tokenizer, ModelSession(model, self._processor.threads)
+            self._load(model)
         except Exception:
-            # Files that were never used may be mended. Those of which callers have vectors must stay what they were.
-            if not self._was_loaded:
-                self._known = None
-            raise
+            # Those of which callers have vectors must stay what they were; others may have been mended meanwhile.
+            self._known = self._known if self._was_loaded else None
+            fresh, _ = self._find_out()
+            if fresh.revision == model.revision:
+                raise
+            self._load(fresh)
         self._was_loaded = True
 
     def unload(self) -> None:
@@ -115,6 +113,13 @@ class OnnxBackend:
             # A thread cannot be stopped, and the next batch must not begin beside it.
             await asyncio.gather(computing, return_exceptions=True)
             raise
+
+    def _load(self, model: Model) -> None:
+        from hippovault_embedding.session import ModelSession
+        from hippovault_embedding.tokenizer import ModelTokenizer
+
+        tokenizer = ModelTokenizer(model)
+        self._tokenizer, self._session = tokenizer, ModelSession(model, self._processor.threads)
 
     def _find_out(self) -> tuple[Model, ModelFacts]:
         with self._reading:

@@ -17,6 +17,12 @@ from hippovault_chassis.errors import ServiceError, told
 log = structlog.get_logger()
 
 
+def cause(name: str, error: Exception) -> str:
+    """Logs why a model cannot be used, and returns what callers are told of it."""
+    log.error("model not loaded", model=name, type=type(error).__name__, reason=told(error))
+    return f"the model {name} cannot be loaded: {told(error)}"
+
+
 class Residency:
     """Loads on the first use, once for all who come meanwhile, and unloads after an idle time.
 
@@ -63,12 +69,6 @@ class Residency:
             self._timer.cancel()
         await self._ensure_unloaded()
 
-    def failed(self, error: Exception) -> ServiceError:
-        """Returns what callers are told of a model that cannot be used, and remembers it."""
-        log.error("model not loaded", model=self._name, type=type(error).__name__, reason=told(error))
-        self.load_error = f"the model {self._name} cannot be loaded: {told(error)}"
-        return ServiceError.unavailable("embedding", self.load_error)
-
     async def _ensure_loaded(self) -> None:
         async with self._changing:
             if self.loaded:
@@ -77,7 +77,8 @@ class Residency:
             try:
                 await asyncio.to_thread(self._load)
             except Exception as error:  # Whatever the reason, the process lives and the next call tries again.
-                raise self.failed(error) from error
+                self.load_error = cause(self._name, error)
+                raise ServiceError.unavailable("embedding", self.load_error) from error
             self.loaded, self.load_error = True, ""
             log.info("model loaded", model=self._name, seconds=round(time.perf_counter() - started, 3))
 

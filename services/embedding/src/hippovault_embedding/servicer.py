@@ -79,7 +79,7 @@ class EmbeddingServicer(EmbeddingServiceServicer):
             max_texts=settings.max_texts,
             max_text_bytes=settings.max_text_bytes,
             loaded=embedder.residency.loaded,
-            load_error=embedder.residency.load_error,
+            load_error=embedder.load_error,
             max_windows=MAX_WINDOWS if facts.overlap else 1,
             window_overlap=facts.overlap,
             max_batch_tokens=settings.max_batch_tokens,
