@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import apsw
 import numpy as np
@@ -68,11 +69,16 @@ def ready(engine: SqliteEngine) -> None:
     until(lambda: indexed(engine) == engine.get_stats(pb.GetStatsRequest()).vectors)
 
 
+def searched(engine: SqliteEngine) -> namespace.View:
+    """The namespace's index as it is now."""
+    view = engine._index.view(SPACE)
+    assert view is not None
+    return view
+
+
 def tail(engine: SqliteEngine) -> int:
     """The vectors that have no codes yet."""
-    view = engine._index.view(SPACE)
-    assert view
-    return len(view.tail)
+    return len(searched(engine).tail)
 
 
 @pytest.fixture
@@ -276,6 +282,32 @@ def test_a_search_finds_what_was_there_at_its_moment_for_a_moment_alone(engine: 
     agrees(engine, 50)
 
 
+@pytest.mark.parametrize("moved", [30, 100])
+@pytest.mark.parametrize("wanted", [Filter(), Filter(tags_any=["half"])], ids=["all", "half"])
+@pytest.mark.parametrize("copied", [index.MAX_COPIED_BYTES, 0], ids=["in memory", "in the file"])
+def test_many_that_move_after_its_moment_hide_nothing_from_a_search(
+    engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch, moved: int, wanted: memory_pb2.Filter, copied: int
+) -> None:
+    monkeypatch.setattr(index, "MAX_COPIED_BYTES", copied)
+    monkeypatch.setattr(namespace, "MIN_TAIL", 1_000)
+    for _ in engine.reindex():
+        pass
+    fill(engine, range(300, 400))
+    until(lambda: not engine._index.is_behind)
+    to = unit()
+    direction = distances.vector(to)
+    with engine._readers.borrow() as connection:
+        moment = nearest.begin(connection)
+        engine.put_memories([request(number, to, " anew") for number in range(250, 250 + moved)])
+        until(lambda: not engine._index.is_behind)
+        for k in (1, 5, 20):
+            search = pb.SearchMemoriesRequest(namespace=SPACE, dense=pb.DenseArm(vector=to, k=k), filter=wanted)
+            within = scope.live(connection.vault, SPACE, wanted)
+            for sought in (direction, -direction):
+                exact = nearest.exactly(connection, within, sought, k)
+                assert nearest.find(connection, engine._index, search, sought, moment) == exact
+
+
 def test_many_changes_are_taken_in_though_writes_never_cease(
     engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -361,6 +393,46 @@ def test_a_namespace_that_outgrows_its_index_gets_another(engine: SqliteEngine) 
     agrees(engine, 100)
 
 
+def delete(engine: SqliteEngine, numbers: range) -> None:
+    """Deletes in one transaction."""
+    refs = [Local(engine).ref(number) for number in numbers]
+    requests = [pb.DeleteMemoryRequest(namespace=SPACE, ref=ref) for ref in refs]
+    engine._writer.run(lambda connection: [writes.delete(connection, each) for each in requests])
+
+
+@pytest.mark.parametrize("left", [0, 1, 15])
+def test_a_namespace_of_which_nearly_all_went_is_searched_as_right(
+    engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch, left: int
+) -> None:
+    monkeypatch.setattr(namespace, "GRACE_SECONDS", 0)
+    delete(engine, range(left, 300))
+    until(lambda: indexed(engine) == left and len(searched(engine)) == left)
+    assert len(searched(engine).base) == left
+    monkeypatch.setattr(namespace, "MIN_TAIL", 1_000)
+    fill(engine, range(300, 700))  # None of them has codes.
+    until(lambda: indexed(engine) == left + 400)
+    for wanted in FILTERS:
+        for _ in range(2):  # What a filter lets through is kept.
+            agrees(engine, 5, wanted)
+
+
+def test_what_is_repaired_in_a_namespace_too_small_for_its_index_is_found(engine: SqliteEngine) -> None:
+    def damage(connection: apsw.Connection) -> None:
+        connection.execute("DELETE FROM hippo_tags; UPDATE hippo_memories SET status = status")
+
+    engine._writer.run(damage)
+    delete(engine, range(20, 300))
+    until(lambda: indexed(engine) == 20)
+    for _ in engine.reindex():
+        pass
+    assert len(Local(engine).nearest(unit(), 20, Filter(tags_any=["half"]))) == 10
+    agrees(engine, 20, Filter(tags_any=["half"]))
+    assert indexed(engine) == 0
+    fill(engine, range(300, 400))
+    ready(engine)
+    agrees(engine, 20)
+
+
 def test_small_namespaces_have_no_index(engine: SqliteEngine) -> None:
     other = Store(engine)  # type: ignore[arg-type]
     put = request(1, vector(1))
@@ -416,6 +488,29 @@ def test_an_index_that_fails_amid_a_write_is_given_up_and_made_again(
         Local(engine).put(request(7, vector(1), " anew"))
         until(lambda: engine._index.size() == 0)
     assert Local(engine).nearest(vector(1), 1) == ["memory 7 anew"]
+    Local(engine).put(request(8, vector(1), " anew"))
+    ready(engine)
+    assert Local(engine).nearest(vector(1), 2) == ["memory 8 anew", "memory 7 anew"]
+    agrees(engine, 20)
+
+
+def test_an_index_that_was_being_made_when_all_were_given_up_lacks_nothing(
+    engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make, makings = index.CodeIndex._made, itertools.count()
+
+    def made(*given: Any) -> namespace.NamespaceIndex | None:
+        result = make(*given)
+        if next(makings) == 0:
+            with monkeypatch.context() as patched:
+                patched.setattr(index, "OWNERS", "SELECT what is not there")
+                Local(engine).put(request(7, vector(1), " anew"))
+                until(lambda: not engine._index.is_behind)
+        return result
+
+    monkeypatch.setattr(index.CodeIndex, "_made", made)
+    for _ in engine.reindex():
+        pass
     Local(engine).put(request(8, vector(1), " anew"))
     ready(engine)
     assert Local(engine).nearest(vector(1), 2) == ["memory 8 anew", "memory 7 anew"]

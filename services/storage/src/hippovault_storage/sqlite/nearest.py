@@ -12,9 +12,9 @@ from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault_storage.sqlite import distances, query, scope
 from hippovault_storage.sqlite.connections import Connection
 from hippovault_storage.sqlite.dense.changes import Change
-from hippovault_storage.sqlite.dense.codes import Slots
 from hippovault_storage.sqlite.dense.columns import Wanted
 from hippovault_storage.sqlite.dense.index import CodeIndex
+from hippovault_storage.sqlite.dense.namespace import Candidates
 from hippovault_storage.sqlite.distances import Vector
 from hippovault_storage.sqlite.scope import Scope
 
@@ -130,8 +130,7 @@ def find(
         best = _among(connection, within, changed, to, k)
         depth, enough = max(view.depth, OVERSAMPLING * k), k + SPARE
         while depth * SCAN_SHARE < len(view):
-            ids, complete = view.candidates(to, wanted, depth, enough, moment)
-            found = _first(connection, within, to, ids, k, complete=complete)
+            found = _first(connection, within, to, view.candidates(to, wanted, depth, enough, moment), k)
             if found is not None:
                 best.take_in(found)
                 return best.scores()
@@ -149,22 +148,24 @@ def _among(connection: Connection, within: Scope, changed: Change, to: Vector, k
     return best
 
 
-def _first(connection: Connection, within: Scope, to: Vector, ids: Slots, k: int, *, complete: bool) -> Best | None:
+def _first(connection: Connection, within: Scope, to: Vector, candidates: Candidates, k: int) -> Best | None:
     """Returns the k nearest of the candidates that are in the scope; None where others may be as near.
 
     Args:
         connection: Reads.
         within: The scope.
         to: What they are near to.
-        ids: The vectors.
+        candidates: The vectors.
         k: How many.
-        complete: Whether there are no others.
     """
-    rows = query.rows_of(connection, CANDIDATES.format(scope=within.condition), np.sort(ids), within.parameters)
+    ids = np.sort(candidates.ids)
+    rows = query.rows_of(connection, CANDIDATES.format(scope=within.condition), ids, within.parameters)
     near = distances.cosines(to, (row[2] for row in rows))
     inside = [position for position, row in enumerate(rows) if row[3]]
     best = Best(k)
     best.look_at([rows[position] for position in inside], near[inside])
+    if candidates.complete:
+        return best
     scores = best.scores()
-    settled = len(scores) == k and min(scores.values()) > near.min() and len(rows) * 2 >= ids.size
-    return best if complete or settled else None
+    settled = len(scores) == k and min(scores.values()) > max(near.min(), candidates.floor)
+    return best if settled and len(rows) * 2 >= ids.size else None

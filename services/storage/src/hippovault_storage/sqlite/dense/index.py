@@ -165,7 +165,7 @@ class CodeIndex:
 
     def _give_up(self, error: Exception) -> None:
         log.error("the code index is given up, searches go on exactly", error=type(error).__name__)
-        self._indexes = {}
+        self._indexes, self._missed = {}, None
 
     def _ask(self, namespace: str) -> None:
         """Asks the other thread for what is due in a namespace."""
@@ -257,10 +257,14 @@ class CodeIndex:
         self._writer.run_alone(partial(self._arrive, namespace, index))
 
     def _arrive(self, namespace: str, index: NamespaceIndex | None, connection: Connection) -> None:
-        missed, self._missed = self._missed or set(), None
+        missed, self._missed = self._missed, None
+        if missed is None:  # Indexes were given up: it may lack what was written, and is asked for again.
+            return
         self._sizes[namespace] = len(index.view) if index else 0
         if index:
             self._take_in(connection, {namespace: index}, missed)
+        else:  # Too few vectors are left for one; the one that there was is not kept, since it is not made anew.
+            self._indexes = {name: other for name, other in self._indexes.items() if name != namespace}
 
     def _made(self, namespace: str, connection: Connection, ids: Slots) -> NamespaceIndex | None:
         """Returns an index over the memories; None when they have too few vectors."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +38,16 @@ FURTHER = 8
 """How many times more is looked at where what a wide filter lets through lies far away."""
 
 Times = npt.NDArray[np.float64]
+
+
+class Candidates(NamedTuple):
+    """Vectors that may be the nearest."""
+
+    ids: Slots
+    floor: float
+    """The nearest of those that were compared and left out has this cosine; minus infinity where there is none."""
+    complete: bool
+    """Whether there are no others that the filter lets through."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +78,8 @@ class View:
         """How many candidates it takes to find the ten nearest."""
         return max(usual(len(self)), round(self.share * len(self)))
 
-    def candidates(self, to: Vector, wanted: Wanted, depth: int, enough: int, moment: float) -> tuple[Slots, bool]:
-        """Returns ids of the vectors that seem nearest, about `depth` of the base and of the tail each.
+    def candidates(self, to: Vector, wanted: Wanted, depth: int, enough: int, moment: float) -> Candidates:
+        """Returns the vectors that seem nearest, about `depth` of the base and of the tail each.
 
         Where the vectors are at hand, those are compared, and only the nearest of them returned.
 
@@ -79,25 +89,26 @@ class View:
             depth: How many.
             enough: How many memories of those that were compared; beside them are returned those that died meanwhile.
             moment: A time by the monotonic clock, no later than the beginning of what the reader reads.
-
-        Returns:
-            The ids, and whether there are no others that the filter lets through.
         """
         found, all_of_base = self._in_base(to, wanted, depth, moment)
-        newest, all_of_tail = self._in_tail(to, wanted, depth, moment)
+        newest, floor = self._in_tail(to, wanted, depth, moment)
         ids = np.concatenate([self.base.values["vector_id"][found], self.tail.values["vector_id"][newest]])
+        whole = Candidates(ids, floor, complete=all_of_base and floor == -np.inf)
         if self.base_vectors is None or ids.size <= enough:
-            return ids, all_of_base and all_of_tail
+            return whole
         cosines = np.concatenate([between(to, self.base_vectors[found]), between(to, self.tail_vectors[newest])])
         # Looked at after the vectors, which go when they die: then SQL tells whether they are among the nearest.
-        returned = np.concatenate([self.base_died[found], self.tail_died[newest]]) < np.inf
+        dead = np.concatenate([self.base_died[found], self.tail_died[newest]]) < np.inf
+        cosines[dead] = -np.inf
         order = np.argsort(-cosines)
         memories = np.concatenate([self.base.values["memory_id"][found], self.tail.values["memory_id"][newest]])
         firsts = np.sort(np.unique(memories[order], return_index=True)[1])
         if firsts.size <= enough:
-            return ids, all_of_base and all_of_tail
-        returned[order[: firsts[enough]]] = True
-        return ids[returned], False
+            return whole
+        end = firsts[enough]
+        returned = dead
+        returned[order[:end]] = True
+        return Candidates(ids[returned], max(floor, float(cosines[order[end]])), complete=False)
 
     def living(self) -> int:
         """Returns how many entries live."""
@@ -114,7 +125,7 @@ class View:
         return slots[self.base_died[slots] >= moment], complete
 
     def _is_wide(self, chosen: Chosen) -> bool:
-        return chosen.number > MAX_APART or (chosen.number * WIDE >= len(self.base) and not chosen.again)
+        return chosen.number > MAX_APART or (0 < len(self.base) <= chosen.number * WIDE and not chosen.again)
 
     def _through(self, chosen: Chosen, to: Vector, depth: int, moment: float) -> tuple[Slots, bool]:
         """Searches all, and drops what the filter does not let through."""
@@ -140,15 +151,16 @@ class View:
         slots = np.flatnonzero(chosen.mask)
         return slots, self.codes.taken(slots)
 
-    def _in_tail(self, to: Vector, wanted: Wanted, depth: int, moment: float) -> tuple[Slots, bool]:
+    def _in_tail(self, to: Vector, wanted: Wanted, depth: int, moment: float) -> tuple[Slots, float]:
         mask = self.tail_died[: len(self.tail)] >= moment
         if (chosen := wanted.chosen(self.tail)) is not None:
             mask = mask & chosen.mask
         slots = np.flatnonzero(mask)
         if slots.size <= depth:
-            return slots, True
+            return slots, -np.inf
         cosines = np.einsum("ij,j->i", self.tail_vectors[slots], to)
-        return slots[np.argpartition(-cosines, depth)[:depth]], False
+        order = np.argpartition(-cosines, depth)
+        return slots[order[:depth]], float(cosines[order[depth]])
 
 
 class NamespaceIndex:
