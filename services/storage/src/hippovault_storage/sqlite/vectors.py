@@ -122,14 +122,17 @@ def refresh(connection: Connection, ids: Sequence[int]) -> None:
 
 def halves(matrix: npt.NDArray[np.float32]) -> npt.NDArray[np.float16]:
     """Returns vectors of any length, a row each, as unit vectors in half the bytes; zeros for one without direction."""
-    if not all(abs(float(row.dot(row)) - 1) < UNIT_TOLERANCE for row in matrix):
-        # Another program may have written anything.
-        wide = matrix.astype(np.float64)
-        squares = np.vecdot(wide, wide)
-        pointless = ~((squares > 0) & np.isfinite(squares))
-        wide[pointless], squares[pointless] = 0, 1
-        matrix = wide / np.sqrt(squares)[:, np.newaxis]
-    return matrix.astype(FLOAT16)
+    of_unit = np.array([abs(float(row.dot(row)) - 1) < UNIT_TOLERANCE for row in matrix], np.bool_)
+    if of_unit.all():
+        return matrix.astype(FLOAT16)
+    # Another program may have written anything. Each row by itself: it has one copy, whatever it is looked at with.
+    wide = matrix[~of_unit].astype(np.float64)
+    squares = np.vecdot(wide, wide)
+    pointless = ~((squares > 0) & np.isfinite(squares))
+    wide[pointless], squares[pointless] = 0, 1
+    result = np.empty(matrix.shape, FLOAT16)
+    result[of_unit], result[~of_unit] = matrix[of_unit], wide / np.sqrt(squares)[:, np.newaxis]
+    return result
 
 
 def _table(connection: Connection) -> tuple[int, str]:
