@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from hippovault_chassis.errors import ServiceError
-from hippovault_embedding import folder
+from hippovault_embedding import folder, remote_backend
 from hippovault_embedding.batcher import Batcher, Limits
 from hippovault_embedding.cache import EmbeddingCache
 from hippovault_embedding.embedder import Embedder
 from hippovault_embedding.model import default_model
 from hippovault_embedding.onnx_backend import OnnxBackend, Processor
 from hippovault_embedding.references import PackagedModel, Reference, parse_all
+from hippovault_embedding.remote_backend import RemoteBackend
+from hippovault_embedding.remote_model import RemoteModel
 from hippovault_embedding.residency import Residency
 from hippovault_embedding.settings import EmbeddingSettings
 
@@ -65,13 +67,20 @@ class Catalogue:
         self._processor.close()
 
     def _embedder(self, reference: Reference) -> Embedder:
-        backend, settings = self._backend(reference), self._settings
-        residency = Residency(reference.name, backend.load, backend.unload, settings.idle_seconds)
-        limits = Limits(settings.max_batch_tokens, settings.urgent_batch_tokens, settings.max_queue_tokens)
-        batcher = Batcher(backend.run, self._processor.slots, limits)
-        return Embedder(reference.name, backend, residency, batcher, self._cache)
+        backend = self._backend(reference)
+        residency = Residency(reference.name, backend.load, backend.unload, self._settings.idle_seconds)
+        return Embedder(reference.name, backend, residency, self._batcher(backend), self._cache)
 
-    def _backend(self, reference: Reference) -> OnnxBackend:
+    def _backend(self, reference: Reference) -> OnnxBackend | RemoteBackend:
+        if isinstance(reference, RemoteModel):
+            return RemoteBackend(reference)
         if isinstance(reference, PackagedModel):
             return OnnxBackend(lambda: default_model(reference.name), self._processor)
         return OnnxBackend(lambda: folder.read(reference.name, reference.folder), self._processor)
+
+    def _batcher(self, backend: OnnxBackend | RemoteBackend) -> Batcher:
+        settings = self._settings
+        if isinstance(backend, RemoteBackend):
+            return Batcher(backend.run, backend.slots, remote_backend.limits(settings.max_queue_tokens))
+        limits = Limits(settings.max_batch_tokens, settings.urgent_batch_tokens, settings.max_queue_tokens)
+        return Batcher(backend.run, self._processor.slots, limits)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import structlog
 
 from hippovault_chassis.errors import ServiceError
 from hippovault_embedding.backend import Backend, Options, Prepared
-from hippovault_embedding.batcher import Batcher, Computed
+from hippovault_embedding.batcher import Batcher, Computed, Limits
 from hippovault_embedding.cache import Embedding, EmbeddingCache
 from hippovault_embedding.model import ModelError, ModelFacts
 from hippovault_embedding.residency import Residency, cause
@@ -79,7 +79,7 @@ class Embedder:
 
         Raises:
             ServiceError: UNAVAILABLE when the model cannot be used, RESOURCE_EXHAUSTED when too much waits,
-                DEADLINE_EXCEEDED when the time is up.
+                DEADLINE_EXCEEDED when the time is up, INVALID_ARGUMENT when the model's server refuses a text.
         """
         facts = await self.facts()
         keys = [self._cache.key(facts.revision, options, text) for text in texts]
@@ -98,12 +98,19 @@ class Embedder:
             computed = await self._batcher.submit(pieces, query=options.query)
         self._tell_unknown(prepared)
         fresh = dict(zip(missing, _embeddings(prepared, computed), strict=True))
+        _check_none_refused(fresh)
         for index, embedding in fresh.items():
             self._cache.put(keys[index], embedding)
         embeddings = [
             replace(known, cached=True) if (known := found[index]) else fresh[index] for index in range(len(texts))
         ]
+        facts = await self.facts()  # A server's dimensions are known by its answer.
         return Embedded(facts, embeddings, tokenized, computed.queue_seconds, computed.inference_seconds)
+
+    @property
+    def limits(self) -> Limits:
+        """What its batches and its queue may have."""
+        return self._batcher.limits
 
     async def warm(self) -> float:
         """Brings the model into memory and returns the seconds that it took."""
@@ -129,3 +136,14 @@ def _embeddings(prepared: Sequence[Prepared], computed: Computed) -> list[Embedd
         Embedding([next(rows) for _ in each.pieces], each.token_count, each.truncated, each.unknown)
         for each in prepared
     ]
+
+
+def _check_none_refused(embeddings: Mapping[int, Embedding]) -> None:
+    refused = [
+        ServiceError.invalid(f"texts[{index}]", row.refused)
+        for index, embedding in embeddings.items()
+        for row in embedding.rows
+        if row.refused
+    ]
+    if refused:
+        raise ServiceError.invalid_fields(refused)

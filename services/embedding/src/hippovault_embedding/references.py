@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hippovault_chassis.errors import ServiceError
+from hippovault_embedding import remote_model
 from hippovault_embedding.model import PACKAGED
+from hippovault_embedding.remote_model import RemoteModel
 
-FORMS = f"{PACKAGED}, a folder such as ./model, or NAME=FOLDER"
+FORMS = f"{PACKAGED}, a folder such as ./model, the URL of a server as in {remote_model.FORM}, or NAME= before one"
 
 NAMED = re.compile(r"(?:(?P<name>[^=:/\\]*)=)?(?P<target>.*)", re.DOTALL)
 """A URL has "=" only after ":" and "/"; a folder with "=" in its name can be written ./so."""
@@ -32,7 +34,7 @@ class FolderModel:
     """Absolute; it need not be there yet."""
 
 
-Reference = PackagedModel | FolderModel
+Reference = PackagedModel | FolderModel | RemoteModel
 
 
 def parse_all(texts: Sequence[str]) -> list[Reference]:
@@ -59,6 +61,9 @@ def parse(text: str) -> Reference:
     name, target = (match["name"], match["target"]) if match else (None, "")
     if target == PACKAGED:
         return PackagedModel(_name(name, target))
+    if remote_model.is_url(target):
+        remote = remote_model.parse(target)
+        return replace(remote, name=_name(name, remote.name))
     # A bare word is more often a misspelt name than a folder.
     if "/" not in target and "\\" not in target and target not in {".", ".."}:
         raise _invalid(f"{text!r} is not a model; expected {FORMS}")

@@ -66,7 +66,7 @@ class EmbeddingServicer(EmbeddingServiceServicer):
         return pb.WarmResponse(load_time=_duration(seconds))
 
     async def _described(self, embedder: Embedder) -> pb.GetModelResponse:
-        settings = self._settings
+        settings, limits = self._settings, embedder.limits
         try:
             facts = await embedder.facts()
         except ServiceError:  # Which is what `load_error` says.
@@ -82,8 +82,8 @@ class EmbeddingServicer(EmbeddingServiceServicer):
             load_error=embedder.load_error,
             max_windows=MAX_WINDOWS if facts.overlap else 1,
             window_overlap=facts.overlap,
-            max_batch_tokens=settings.max_batch_tokens,
-            max_queue_tokens=settings.max_queue_tokens,
+            max_batch_tokens=limits.batch_tokens,
+            max_queue_tokens=limits.queue_tokens,
             token_encodings=facts.token_encodings,
             server=facts.server,
         )

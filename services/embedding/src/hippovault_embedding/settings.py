@@ -35,8 +35,9 @@ class EmbeddingSettings(ProcessSettings):
     model: Annotated[list[str], Parameter(negative=(), env_var_split=_by_commas)] = field(
         default_factory=lambda: [PACKAGED]
     )
-    """Models to serve, the default one first: all-MiniLM-L6-v2, or a folder with an ONNX model, or NAME=FOLDER. The
-    variable has commas between them."""
+    """Models to serve, the default one first: all-MiniLM-L6-v2, a folder with an ONNX model, or a server with OpenAI's
+    API as https://host/v1?model=MODEL&key_variable=KEY, where KEY is the environment variable that has the key. NAME=
+    before one calls it so. The variable has commas between them."""
     threads: Annotated[int, Positive, Parameter(show_default=False)] = field(default_factory=default_threads)
     """Threads of one inference (default: one a core, at most 4)."""
     max_texts: Annotated[int, Positive] = 256
