@@ -286,7 +286,9 @@ def test_health_answers_while_all_threads_are_busy_and_further_calls_are_refused
         for each in calls:
             each.add_done_callback(refused.put)
         for _ in range(8):
-            check_error(refused.get(timeout=SECONDS), "", grpc.StatusCode.RESOURCE_EXHAUSTED, "TOO_MANY_CALLS")
+            error = refused.get(timeout=SECONDS)
+            check_error(error, "", grpc.StatusCode.RESOURCE_EXHAUSTED, "TOO_MANY_CALLS")
+            assert ServiceError.from_rpc(error, "test").retry_seconds > 0
 
         health = health_pb2_grpc.HealthStub(channel)
         request = health_pb2.HealthCheckRequest(service=NAME)

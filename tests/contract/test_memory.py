@@ -258,13 +258,6 @@ def test_a_batch_tells_the_error_of_each_item(gateway: MemoryServiceStub, namesp
     assert results[3].response.memory.id == results[0].response.memory.id
 
 
-def test_a_long_content_is_cut_for_the_vector_alone(gateway: MemoryServiceStub, namespace: str) -> None:
-    response = remember(gateway, namespace, "filler words " * 600 + "the treasure lies under the oak")
-    assert response.truncated
-    assert recalled(gateway, namespace, "treasure oak", mode=pb.RECALL_MODE_KEYWORD)
-    assert not remember(gateway, namespace, "short").truncated
-
-
 @pytest.mark.parametrize(
     ("field", "fields"),
     [

@@ -253,7 +253,8 @@ def test_new_content_is_embedded_and_scored_like_a_remembered_one(memories: Memo
     again = memories.update(memory.id, memory=Memory(content="Quarterly revenue grew by nine percent"))
     assert (again.changed, again.memory.version) == (False, 2)
     assert again.memory.surprise == surprise
-    assert memories.update(memory.id, memory=Memory(content="many words " * 600)).truncated
+    long = memories.update(memory.id, memory=Memory(content="many words " * 600))
+    assert (long.windows > 1, long.truncated) == (True, False)
 
 
 def test_an_update_replaces_hints_without_a_version(memories: Memories) -> None:

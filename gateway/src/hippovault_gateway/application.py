@@ -103,7 +103,7 @@ def _fitting(
     stats: storage_pb2.GetStatsResponse | ServiceError, model: embedding_pb2.GetModelResponse | ServiceError
 ) -> storage_pb2.GetStatsResponse | ServiceError:
     """Returns the storage service's answer; an error where the model's vectors do not fit its store."""
-    if isinstance(stats, ServiceError) or isinstance(model, ServiceError) or stats.dimensions == model.dimensions:
+    if isinstance(stats, ServiceError) or isinstance(model, ServiceError) or model.dimensions in {0, stats.dimensions}:
         return stats
     problem = f"the store holds vectors of {stats.dimensions} dimensions, {model.name} makes {model.dimensions}"
     return ServiceError(grpc.StatusCode.FAILED_PRECONDITION, "MODEL_MISMATCH", problem)

@@ -47,16 +47,6 @@ STORAGE_RETRIED = (
 
 
 @dataclass(frozen=True)
-class Embedded:
-    """A text's vector."""
-
-    vector: bytes
-    """Little-endian float32, L2-normalised."""
-    model_revision: str
-    truncated: bool
-
-
-@dataclass(frozen=True)
 class Services:
     """The stubs of the services behind the gateway."""
 
@@ -84,42 +74,6 @@ class Services:
         answers = (health.serves(channel, service, seconds) for channel, service in self.channels)
         return all(await asyncio.gather(*answers))
 
-    async def embed(
-        self, texts: Sequence[str], input_type: embedding_pb2.InputType.ValueType, *, share: float = 1.0
-    ) -> list[Embedded]:
-        """Returns one vector a text, in order; in as many requests as the service's limit asks for.
-
-        Args:
-            texts: What to embed.
-            input_type: What the texts are for.
-            share: Part of the time left that it may take.
-        """
-        if len(texts) <= 1:
-            return await self._embed_at_once(texts, input_type, share) if texts else []
-        model = await call(self.embedding.GetModel, embedding_pb2.GetModelRequest(), EMBEDDING)
-        step = max(model.max_texts, 1)
-        embedded: list[Embedded] = []
-        for start in range(0, len(texts), step):
-            embedded += await self._embed_at_once(texts[start : start + step], input_type, share)
-        return embedded
-
-    async def _embed_at_once(
-        self, texts: Sequence[str], input_type: embedding_pb2.InputType.ValueType, share: float
-    ) -> list[Embedded]:
-        request = embedding_pb2.EmbedRequest(texts=texts, input_type=input_type)
-        response = await call(self.embedding.Embed, request, EMBEDDING, share=share)
-        row = response.dimensions * 4
-        if row <= 0 or len(response.vectors) != row * len(texts) or len(response.texts) != len(texts):
-            raise ServiceError(
-                grpc.StatusCode.INTERNAL,
-                "EMBEDDING_SHAPE",
-                f"the embedding service answered {len(response.vectors)} bytes for {len(texts)} texts of {row} bytes",
-            )
-        return [
-            Embedded(response.vectors[index * row : (index + 1) * row], response.model_revision, info.truncated)
-            for index, info in enumerate(response.texts)
-        ]
-
 
 async def call(
     method: grpc.aio.UnaryUnaryMultiCallable[RequestT, ResponseT],
@@ -144,11 +98,14 @@ async def call(
     try:
         return await method(request, timeout=min(deadline.remaining() * share * INNER_SHARE, at_most))
     except grpc.aio.AioRpcError as error:
-        raise _blamed(ServiceError.from_rpc(error, service)) from error
+        raise _blamed(ServiceError.from_rpc(error, service), service) from error
 
 
-def _blamed(error: ServiceError) -> ServiceError:
-    """Returns the error; one over a vector, which no caller sends, as what it means."""
+def _blamed(error: ServiceError, service: str) -> ServiceError:
+    """Returns the error; of a busy service with its name, over a vector, which no caller sends, as what it means."""
+    if error.retry_seconds:
+        problem = f"the {service} service is busy: {error.message}"
+        return ServiceError(error.code, error.reason, problem, retry_seconds=error.retry_seconds)
     if error.code is not grpc.StatusCode.INVALID_ARGUMENT or error.field not in VECTOR_FIELDS:
         return error
     return ServiceError(

@@ -87,11 +87,17 @@ class UpdateView(View):
     memory: MemoryView
     changed: bool
     truncated: bool
+    windows: int
 
     @classmethod
     def of(cls, response: pb.UpdateMemoryResponse, /) -> Self:
         """Returns the JSON form."""
-        return cls(memory=MemoryView.of(response.memory), changed=response.changed, truncated=response.truncated)
+        return cls(
+            memory=MemoryView.of(response.memory),
+            changed=response.changed,
+            truncated=response.truncated,
+            windows=response.windows,
+        )
 
 
 class UndeleteView(View):

@@ -9,12 +9,11 @@ from typing import NamedTuple
 
 import grpc
 
-from hippovault.embedding.v1 import embedding_pb2
 from hippovault.memory.v1 import memory_service_pb2 as pb
 from hippovault.storage.v1 import storage_pb2
 from hippovault_chassis import memory_rules
 from hippovault_chassis.errors import ServiceError
-from hippovault_gateway import fusion, ranking
+from hippovault_gateway import embedding, fusion, ranking
 from hippovault_gateway.clients import STORAGE, Services, call
 from hippovault_gateway.limits import MAX_LIMIT, MAX_OVERSAMPLE_FACTOR
 from hippovault_gateway.settings import GatewaySettings
@@ -27,7 +26,14 @@ EMBEDDING_SHARE = 0.5
 WHOLE_FACTOR = 2
 """Hits that come with their memory for each wanted one; the rerank seldom lifts one from further below."""
 REST_SECONDS = 2.0
-"""How long hybrid recalls do without an embedder that did not answer: each try costs a second of retries."""
+"""How long hybrid recalls do at most without an embedder that failed."""
+REST_FACTOR = 2
+"""How much longer than the try that failed: one that is down costs a second of retries, one that is asked with little
+time left costs little and must not be taken from those who have more."""
+KEYWORD_ALONE = frozenset(
+    {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.RESOURCE_EXHAUSTED}
+)
+"""How the embedder fails where the keyword arm can answer without it."""
 
 
 class Recaller:
@@ -101,21 +107,21 @@ class Recaller:
         if mode == pb.RECALL_MODE_KEYWORD:
             return b"", None
         if mode == pb.RECALL_MODE_DENSE:
-            return await self._embedded(query, 1.0), None
-        if time.monotonic() < self._embedder_rests_until:
+            return await embedding.query(self._services, query, share=1.0), None
+        started = time.monotonic()
+        if started < self._embedder_rests_until:
             return b"", self._degradation
         try:
-            return await self._embedded(query, EMBEDDING_SHARE), None
+            return await embedding.query(self._services, query, share=EMBEDDING_SHARE), None
         except ServiceError as error:
-            if error.code not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+            if error.code not in KEYWORD_ALONE:
                 raise
-            self._degradation = pb.Degradation(missing=pb.RECALL_MODE_DENSE, reason=error.message)
-            self._embedder_rests_until = time.monotonic() + REST_SECONDS
-            return b"", self._degradation
-
-    async def _embedded(self, query: str, share: float) -> bytes:
-        [embedded] = await self._services.embed([query], embedding_pb2.INPUT_TYPE_QUERY, share=share)
-        return embedded.vector
+            degradation = pb.Degradation(missing=pb.RECALL_MODE_DENSE, reason=error.message)
+            now = time.monotonic()
+            rests_until = now + _rest_seconds(error, now - started)
+            if rests_until > self._embedder_rests_until:
+                self._embedder_rests_until, self._degradation = rests_until, degradation
+            return b"", degradation
 
     def _ranked(
         self, found: Sequence[storage_pb2.SearchHit], mode: pb.RecallMode.ValueType, *, boost: bool
@@ -134,6 +140,13 @@ class Recaller:
         decayed = ranking.decay((now - created_at) / ranking.SECONDS_A_DAY, self._settings.half_life_days)
         score = ranking.score(relevance, found.surprise, decayed, self._settings.decay_floor) if boost else relevance
         return _Ranked(found, score, relevance, decayed, created_at)
+
+
+def _rest_seconds(error: ServiceError, spent: float) -> float:
+    """Returns how long other recalls do without an embedder after it failed one."""
+    if error.reason == embedding.DEADLINE_TOO_SHORT:  # Theirs may be long enough.
+        return 0.0
+    return min(error.retry_seconds or REST_FACTOR * spent, REST_SECONDS)
 
 
 class _Ranked(NamedTuple):

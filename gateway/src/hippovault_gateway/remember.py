@@ -7,14 +7,14 @@ from contextlib import contextmanager
 
 import grpc
 
-from hippovault.embedding.v1 import embedding_pb2
 from hippovault.memory.v1 import memory_pb2
 from hippovault.memory.v1 import memory_service_pb2 as pb
 from hippovault.storage.v1 import storage_pb2
 from hippovault_chassis import memory_rules
 from hippovault_chassis.errors import ServiceError
-from hippovault_gateway import hints_gate
-from hippovault_gateway.clients import STORAGE, Embedded, Services, call
+from hippovault_gateway import embedding, hints_gate
+from hippovault_gateway.clients import STORAGE, Services, call
+from hippovault_gateway.embedding import Embedded
 from hippovault_gateway.scoring import Scorer
 
 MAX_BATCH = 100
@@ -39,14 +39,14 @@ class Rememberer:
     async def remember(self, request: pb.RememberRequest) -> pb.RememberResponse:
         """Stores one memory, or finds that it is stored already."""
         memory = _checked(request)
-        embedded = None if await self._is_stored(memory) else await self._embedded(memory)
+        embedded = None if await self._is_stored(memory) else await embedding.document(self._services, memory.content)
         return await self._write(memory, embedded)
 
     async def batch_remember(self, request: pb.BatchRememberRequest) -> pb.BatchRememberResponse:
         """Stores memories in order, embedding them together; each has its own result.
 
         Raises:
-            ServiceError: A service does not answer. The whole batch may be repeated: what is stored is found.
+            ServiceError: A service does not answer, or is busy. The batch may be repeated: what is stored is found.
         """
         memory_rules.within("requests", len(request.requests), 1, MAX_BATCH)
         if request.ByteSize() > MAX_BATCH_BYTES:
@@ -59,8 +59,7 @@ class Rememberer:
                 memories[index] = _checked(item)
         new = [index for index, memory in memories.items() if not await self._is_stored(memory)]
         texts = [memories[index].content for index in new]
-        vectors = await self._services.embed(texts, embedding_pb2.INPUT_TYPE_DOCUMENT)
-        embedded = dict(zip(new, vectors, strict=True))
+        embedded = dict(zip(new, await embedding.documents(self._services, texts), strict=True))
         # In order: a key's last content wins, and each memory is part of the history of the next one's surprise.
         for index, memory in memories.items():
             with _error_into(results[index]):
@@ -76,10 +75,6 @@ class Rememberer:
         live = found.HasField("memory") and not found.memory.HasField("deleted_at")
         return live and found.has_vector and found.memory.content == memory.content
 
-    async def _embedded(self, memory: memory_pb2.Memory) -> Embedded:
-        [embedded] = await self._services.embed([memory.content], embedding_pb2.INPUT_TYPE_DOCUMENT)
-        return embedded
-
     async def _write(self, memory: memory_pb2.Memory, embedded: Embedded | None) -> pb.RememberResponse:
         """Writes the memory; without a vector where it is stored with one."""
         if embedded is None:
@@ -88,13 +83,15 @@ class Rememberer:
             except ServiceError as error:
                 if error.reason != VECTOR_REQUIRED:
                     raise
-            embedded = await self._embedded(memory)  # Forgotten or changed since it was found.
-        memory.surprise.CopyFrom(await self._scorer.score(memory, embedded.vector))
+            embedded = await embedding.document(
+                self._services, memory.content
+            )  # Forgotten or changed since it was found.
+        memory.surprise.CopyFrom(await self._scorer.score(memory, embedded.first))
         put = storage_pb2.PutMemoryRequest(
-            memory=memory, vectors=embedded.vector, model_revision=embedded.model_revision
+            memory=memory, vectors=embedded.vectors, model_revision=embedded.model_revision
         )
         response = await self._put(put)
-        response.truncated = embedded.truncated
+        response.windows, response.truncated = embedded.windows, embedded.truncated
         return response
 
     async def _put(self, request: storage_pb2.PutMemoryRequest) -> pb.RememberResponse:

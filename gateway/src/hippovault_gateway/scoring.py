@@ -25,7 +25,7 @@ class Scorer:
 
         Args:
             memory: As it will be stored.
-            vector: Of its content.
+            vector: Of its content's beginning: a surprise, once stored, means the same for long and short memories.
         """
         compare = storage_pb2.CompareToNewestRequest(namespace=memory.namespace, vector=vector, newest=surprise.HISTORY)
         history = await call(self._services.storage.CompareToNewest, compare, STORAGE)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from hippovault.embedding.v1 import embedding_pb2
 from hippovault.memory.v1 import memory_pb2
 from hippovault.memory.v1 import memory_service_pb2 as pb
 from hippovault.storage.v1 import storage_pb2
 from hippovault_chassis import memory_rules
-from hippovault_gateway import hints_gate
+from hippovault_gateway import embedding, hints_gate
 from hippovault_gateway.clients import STORAGE, Services, call
+from hippovault_gateway.embedding import Embedded
 from hippovault_gateway.limits import MAX_VERSION
 from hippovault_gateway.scoring import Scorer
 
@@ -28,27 +28,26 @@ class Updater:
     async def update_memory(self, request: pb.UpdateMemoryRequest) -> pb.UpdateMemoryResponse:
         """Sets the fields of one live memory, or with dry_run tells what it would be."""
         update = _checked(request)
-        truncated = "content" in update.update_mask.paths and await self._add_vector(update)
+        embedded = await self._add_vectors(update) if "content" in update.update_mask.paths else None
         updated = await call(self._services.storage.UpdateMemory, update, STORAGE)
-        return pb.UpdateMemoryResponse(memory=updated.memory, changed=updated.changed, truncated=truncated)
+        response = pb.UpdateMemoryResponse(memory=updated.memory, changed=updated.changed)
+        if embedded:
+            response.windows, response.truncated = embedded.windows, embedded.truncated
+        return response
 
-    async def _add_vector(self, update: storage_pb2.UpdateMemoryRequest) -> bool:
-        """Adds what belongs to the content: its vector and, where it is new, its surprise.
-
-        Returns:
-            Whether the vector covers only the head of the content.
-        """
+    async def _add_vectors(self, update: storage_pb2.UpdateMemoryRequest) -> Embedded:
+        """Adds what belongs to the content: its vectors and, where it is new, its surprise."""
         get = storage_pb2.GetMemoryRequest(namespace=update.namespace, ref=update.ref)
         found = (await call(self._services.storage.GetMemory, get, STORAGE)).memory
-        [embedded] = await self._services.embed([update.memory.content], embedding_pb2.INPUT_TYPE_DOCUMENT)
-        update.vectors, update.model_revision = embedded.vector, embedded.model_revision
+        embedded = await embedding.document(self._services, update.memory.content)
+        update.vectors, update.model_revision = embedded.vectors, embedded.model_revision
         if found.content != update.memory.content:
             for field in update.update_mask.paths:
                 found.ClearField(field)  # type: ignore[arg-type]  # The validator knows them.
             found.MergeFrom(update.memory)
-            update.memory.surprise.CopyFrom(await self._scorer.score(found, embedded.vector))
+            update.memory.surprise.CopyFrom(await self._scorer.score(found, embedded.first))
             update.update_mask.paths.append("surprise")
-        return embedded.truncated
+        return embedded
 
 
 def _checked(request: pb.UpdateMemoryRequest) -> storage_pb2.UpdateMemoryRequest:

@@ -197,7 +197,7 @@ class RememberView(View):
     memory: MemoryView
     outcome: str = Field(description="created, existed, updated or revived.")
     duplicate: bool = Field(description="Whether the same content was there already.")
-    truncated: bool = Field(description="Whether the vector covers the head of the content only.")
+    truncated: bool = Field(description="Whether the content's end has no vector.")
 
     @classmethod
     def of(cls, response: memory_service_pb2.RememberResponse, /) -> Self:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO
 
+import grpc
 from pydantic import Field
 
 from hippovault.memory.v1 import memory_service_pb2 as pb
@@ -21,9 +23,11 @@ from hippovault_gateway.documents import Document
 from hippovault_gateway.views import OUTCOMES
 
 BATCH_LINES = 32
-"""Few enough that a slow machine embeds them within a request's time, however long they are."""
-BATCH_BYTES = 1024 * 1024
-"""A request may have 2 MiB, and a single line adds at most one."""
+"""Few enough that a slow machine embeds them within a request's time, with BATCH_BYTES however long they are."""
+BATCH_BYTES = 64 * 1024
+"""In which the last line may begin. Every part of a long text is embedded."""
+PATIENCE_SECONDS = 600.0
+"""How long a batch is sent again to a memory that is too busy for it."""
 MAX_ERRORS_TOLD = 1000
 START_BYTES = 256
 """Enough of a file to tell what it is."""
@@ -48,6 +52,8 @@ class ImportView(Document):
     existed: int = 0
     updated: int = 0
     revived: int = 0
+    truncated: int = 0
+    """Of these, texts whose end the model was not shown."""
     failed: int = 0
     errors: list[LineError] = Field(default_factory=list)
 
@@ -82,19 +88,34 @@ class Importer:
         """Sends what was collected.
 
         Raises:
-            ServiceError: The memory does not answer. The file may be imported again: what is stored is found.
+            ServiceError: The memory does not answer, or is busy for long. The file may be imported again: what
+                is stored is found.
         """
         numbers, requests = [number for number, _ in self._batch], [request for _, request in self._batch]
         self._batch, self._batch_bytes = [], 0
         if not requests:
             return
-        answer = self._client.call(self._client.stub.BatchRemember, pb.BatchRememberRequest(requests=requests))
+        answer = self._remembered(pb.BatchRememberRequest(requests=requests))
         for number, result in zip(numbers, answer.results, strict=True):
             if result.HasField("error"):
                 self._failed(number, result.error.field, result.error.message)
             else:
                 outcome = OUTCOMES[result.response.outcome]
                 setattr(self.view, outcome, getattr(self.view, outcome) + 1)
+                self.view.truncated += result.response.truncated
+
+    def _remembered(self, request: pb.BatchRememberRequest) -> pb.BatchRememberResponse:
+        """Returns the answer to a batch, which is sent again for as long as the memory says when to."""
+        ends, pause = time.monotonic() + PATIENCE_SECONDS, 0.0
+        while True:
+            try:
+                return self._client.call(self._client.stub.BatchRemember, request)
+            except ServiceError as error:
+                # Of a memory that said that it is busy, a missing answer says the same.
+                pause = error.retry_seconds or (pause if error.code is grpc.StatusCode.DEADLINE_EXCEEDED else 0.0)
+                if not pause or time.monotonic() + pause > ends:
+                    raise
+                time.sleep(pause)
 
     def _failed(self, number: int, field: str, message: str) -> None:
         self.view.failed += 1
@@ -195,5 +216,7 @@ def _show(view: ImportView, stopped: ServiceError | None, *, as_json: bool) -> N
         return
     counts = ", ".join(f"{getattr(view, name)} {name}" for name in (*OUTCOMES.values(), "failed"))
     output.show_line(f"{output.counted(view.lines, 'line')}: {counts}")
+    if view.truncated:
+        output.warn(f"{output.counted(view.truncated, 'text')}: {output.TRUNCATED}")
     if stopped:
         output.warn(f"stopped: {stopped.message}")

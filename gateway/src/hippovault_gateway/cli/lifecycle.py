@@ -17,6 +17,7 @@ from hippovault_gateway.settings import ToolSet
 
 if TYPE_CHECKING:
     from hippovault_chassis.home import Home
+    from hippovault_gateway.cli.models import ModelView
     from hippovault_gateway.views import PingView
 
 
@@ -93,9 +94,11 @@ def status(*, options: ClientOptions = CLIENT_DEFAULTS) -> int:
     except ServiceError as caught:
         error = failures.document(caught)
     processes = {} if pid is None else _processes(home)
+    models = _models(options) if ping else []
     if options.json:
         document = {"home": str(home.root), "pid": pid, "processes": processes}
-        output.show_json({**document, "ping": ping.model_dump() if ping else None, "error": error})
+        shown = [model.model_dump() for model in models]
+        output.show_json({**document, "ping": ping.model_dump() if ping else None, "models": shown, "error": error})
     else:
         output.show_line(f"memory {home.root}: {f'running, pid {pid}' if pid else 'not running'}")
         if processes:
@@ -104,7 +107,7 @@ def status(*, options: ClientOptions = CLIENT_DEFAULTS) -> int:
                 (name, one["state"], one["pid"], one["since"][:19], one["address"]) for name, one in processes.items()
             ]
             output.show_table(columns, rows)
-        _show_ping(ping, error)
+        _show_ping(ping, error, models)
     return 0 if ping and all(service.serving for service in ping.services) else 1
 
 
@@ -140,6 +143,12 @@ def _ping(options: ClientOptions, *, wait: bool = False) -> PingView:
         return PingView.of(client.call(client.stub.Ping, pb.PingRequest(), wait=wait))
 
 
+def _models(options: ClientOptions) -> list[ModelView]:
+    from hippovault_gateway.cli import models
+
+    return models.served(options)
+
+
 def _show_up(options: Options, pid: int, http_url: str, *, already_running: bool) -> None:
     home = options.layout.root
     if options.json:
@@ -150,12 +159,15 @@ def _show_up(options: Options, pid: int, http_url: str, *, already_running: bool
     output.show_line(mcp_configuration.text(home, http_url, as_json=False))
 
 
-def _show_ping(ping: PingView | None, error: dict[str, str] | None) -> None:
+def _show_ping(ping: PingView | None, error: dict[str, str] | None, models: list[ModelView]) -> None:
     if ping is None:
         output.show_line(error["message"] if error else "")
         return
     rows = [(one.name, "serving" if one.serving else "down", one.detail or one.reason) for one in ping.services]
     output.show_table(["service", "state", "detail"], rows)
+    if models:
+        about = [(one.name, one.state, one.dimensions, one.load_error or one.server) for one in models]
+        output.show_table(["model", "state", "dimensions", "detail"], about)
     if ping.live_memories is not None:
         live = output.counted(ping.live_memories, "memory", "memories")
         output.show_line(f"{live}, {ping.deleted_memories} forgotten")

@@ -50,9 +50,10 @@ def remember(
     values["metadata"] = inputs.metadata(details.metadata)
     request = parse(RememberArguments, values).request()
     with connect(options) as client:
-        view = RememberView.of(client.call(client.stub.Remember, request))
+        response = client.call(client.stub.Remember, request)
+    view = RememberView.of(response)
     if options.json:
-        show_json(view.model_dump())
+        show_json({**view.model_dump(), "windows": response.windows})
         return
     memory = view.memory
     show_line(f"{view.outcome}: memory {memory.id} in namespace {memory.namespace}, content_hash {memory.content_hash}")

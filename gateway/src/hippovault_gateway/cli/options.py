@@ -56,6 +56,9 @@ class StoreOptions(Options):
 class ImportOptions(ClientOptions, StoreOptions):
     """Options of import, which asks the memory or, where whole memories are taken in, its storage service."""
 
+    timeout: Seconds = 300.0
+    """Seconds that one batch of lines may take (default: 300)."""
+
 
 DEFAULTS = Options()
 CLIENT_DEFAULTS = ClientOptions()

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 INDENT = 2
-TRUNCATED = "the text is longer than the model's window: its end is found by words, not by meaning"
+TRUNCATED = "the text is longer than what the model is shown of it: its end is found by words, not by meaning"
 # Control characters but tab and line break, those that turn the direction of text, and lone surrogates.
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 

@@ -17,6 +17,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 HEALTH = f"/{health.SERVICE_NAME}/"
+RETRY_SECONDS = 0.5
+"""After which a refused call is worth another try: those that are under way take milliseconds each."""
 RESERVED_THREADS = 4
 """For health checks and refusals, which take no time."""
 
@@ -74,5 +76,5 @@ class Admission(grpc.ServerInterceptor):
         self._reserved.shutdown(wait=False)
 
     def _refuse(self, _requests: object, context: grpc.ServicerContext) -> None:
-        problem = f"the server has {self._limit} calls, as many as it takes on; try again later"
-        interceptors.abort(context, ServiceError(grpc.StatusCode.RESOURCE_EXHAUSTED, "TOO_MANY_CALLS", problem))
+        problem = f"the server has {self._limit} calls, as many as it takes on"
+        interceptors.abort(context, ServiceError.busy("TOO_MANY_CALLS", problem, RETRY_SECONDS))

@@ -64,6 +64,12 @@ class ServiceError(Exception):
         return cls(grpc.StatusCode.FAILED_PRECONDITION, reason, problem)
 
     @classmethod
+    def busy(cls, reason: str, problem: str, retry_seconds: float) -> Self:
+        """Returns RESOURCE_EXHAUSTED: it would do what is asked once it has done what it was asked before."""
+        message = f"{problem}; try again in {retry_seconds:.1f} s"
+        return cls(grpc.StatusCode.RESOURCE_EXHAUSTED, reason, message, retry_seconds=retry_seconds)
+
+    @classmethod
     def unavailable(cls, service: str, cause: str) -> Self:
         """Returns UNAVAILABLE naming the service that does not answer."""
         return cls(grpc.StatusCode.UNAVAILABLE, "SERVICE_UNAVAILABLE", f"the {service} service is unavailable: {cause}")

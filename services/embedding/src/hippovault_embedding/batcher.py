@@ -78,7 +78,7 @@ class Batcher:
         """
         lane = self._queries if query else self._documents
         if lane.tokens >= self.limits.queue_tokens:
-            problem = f"{lane.tokens} tokens wait, at most {self.limits.queue_tokens} may; try again later"
+            problem = f"{lane.tokens} tokens wait, at most {self.limits.queue_tokens} may"
             raise self._exhausted("QUEUE_FULL", problem, lane.tokens - self.limits.queue_tokens / 2)
 
     async def submit(self, pieces: Sequence[Piece], *, query: bool) -> Computed:
@@ -130,9 +130,7 @@ class Batcher:
         """Returns the refusal; its RetryInfo is when the tokens that are too many will have been computed."""
         speed = self._speed.tokens_a_second
         seconds = tokens_over / speed if speed else 1.0
-        return ServiceError(
-            grpc.StatusCode.RESOURCE_EXHAUSTED, reason, problem, retry_seconds=min(max(seconds, 0.1), MAX_RETRY_SECONDS)
-        )
+        return ServiceError.busy(reason, problem, min(max(seconds, 0.1), MAX_RETRY_SECONDS))
 
     def _dispatch(self) -> None:
         if self._dispatching is None or self._dispatching.done():

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import threading
 
-import grpc
-
+from hippovault_chassis.admission import RETRY_SECONDS
 from hippovault_chassis.errors import ServiceError
 
 MAX_WRITES = 96
@@ -41,11 +40,8 @@ class Places:
             ServiceError: RESOURCE_EXHAUSTED when all are taken.
         """
         if not self._free.acquire(blocking=False):
-            raise ServiceError(
-                grpc.StatusCode.RESOURCE_EXHAUSTED,
-                f"TOO_MANY_{self._kind.upper()}S",
-                f"{self._number} {self._kind}s are under way already; try again later",
-            )
+            problem = f"{self._number} {self._kind}s are under way already"
+            raise ServiceError.busy(f"TOO_MANY_{self._kind.upper()}S", problem, RETRY_SECONDS)
 
     def give_back(self) -> None:
         """Gives a place back."""

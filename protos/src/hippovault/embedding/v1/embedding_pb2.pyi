@@ -93,8 +93,8 @@ class EmbedRequest(_message.Message):
     model: _builtins.str
     """Name of the model; empty means the default one."""
     max_windows: _builtins.int
-    """Vectors that one text may get, 0 to GetModelResponse.max_windows; 0 means 1. A text beyond the model's window is
-    embedded in that many overlapping windows at most, and cut where they end.
+    """Vectors that one text may get, 0 to 64; 0 means 1. A text beyond the model's window is embedded in that many
+    overlapping windows at most, and never in more than GetModelResponse.max_windows, and cut where they end.
     """
     token_encoding: Global___TokenEncoding.ValueType
     """Asks for the vectors of each text's tokens, from the same inference."""

@@ -127,9 +127,14 @@ class RememberResponse(_message.Message):
     MEMORY_FIELD_NUMBER: _builtins.int
     OUTCOME_FIELD_NUMBER: _builtins.int
     TRUNCATED_FIELD_NUMBER: _builtins.int
+    WINDOWS_FIELD_NUMBER: _builtins.int
     outcome: _memory_pb2.WriteOutcome.ValueType
     truncated: _builtins.bool
-    """Whether the vector covers only the head of the content (the model's window); the keyword arm covers all of it."""
+    """Whether the content goes on where the last of its windows ends; the keyword arm covers all of it."""
+    windows: _builtins.int
+    """Vectors that were made of the content, one for each of the overlapping windows in which the model sees it, at most
+    64; 0 when it had its vectors already. A recall counts the nearest.
+    """
     @_builtins.property
     def memory(self) -> _memory_pb2.Memory: ...
     def __init__(
@@ -138,10 +143,11 @@ class RememberResponse(_message.Message):
         memory: _memory_pb2.Memory | None = ...,
         outcome: _memory_pb2.WriteOutcome.ValueType = ...,
         truncated: _builtins.bool = ...,
+        windows: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["memory", b"memory"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["memory", b"memory", "outcome", b"outcome", "truncated", b"truncated"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["memory", b"memory", "outcome", b"outcome", "truncated", b"truncated", "windows", b"windows"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -654,10 +660,13 @@ class UpdateMemoryResponse(_message.Message):
     MEMORY_FIELD_NUMBER: _builtins.int
     CHANGED_FIELD_NUMBER: _builtins.int
     TRUNCATED_FIELD_NUMBER: _builtins.int
+    WINDOWS_FIELD_NUMBER: _builtins.int
     changed: _builtins.bool
     """Whether anything is different from before."""
     truncated: _builtins.bool
-    """Whether the vector covers only the head of new content."""
+    """Whether content that the mask names goes on where the last of its windows ends."""
+    windows: _builtins.int
+    """Vectors that were made of that content; see RememberResponse."""
     @_builtins.property
     def memory(self) -> _memory_pb2.Memory: ...
     def __init__(
@@ -666,10 +675,11 @@ class UpdateMemoryResponse(_message.Message):
         memory: _memory_pb2.Memory | None = ...,
         changed: _builtins.bool = ...,
         truncated: _builtins.bool = ...,
+        windows: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["memory", b"memory"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "memory", b"memory", "truncated", b"truncated"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "memory", b"memory", "truncated", b"truncated", "windows", b"windows"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -29,7 +29,8 @@ class MemoryServiceStub:
     """The gateway: a memory for agents. Every request has a namespace; empty means "default".
 
     Errors are google.rpc.Status with one ErrorInfo (domain "hippovault"); INVALID_ARGUMENT also carries BadRequest
-    field violations. UNAVAILABLE names the service that does not answer.
+    field violations. UNAVAILABLE names the service that does not answer. RESOURCE_EXHAUSTED with RetryInfo names the one
+    that is busy, and says when it may be worth another try.
     """
 
     def __init__(self, channel):
@@ -104,7 +105,8 @@ class MemoryServiceServicer:
     """The gateway: a memory for agents. Every request has a namespace; empty means "default".
 
     Errors are google.rpc.Status with one ErrorInfo (domain "hippovault"); INVALID_ARGUMENT also carries BadRequest
-    field violations. UNAVAILABLE names the service that does not answer.
+    field violations. UNAVAILABLE names the service that does not answer. RESOURCE_EXHAUSTED with RetryInfo names the one
+    that is busy, and says when it may be worth another try.
     """
 
     def Remember(self, request, context):
@@ -115,7 +117,8 @@ class MemoryServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def BatchRemember(self, request, context):
-        """Stores many memories, in order. One that is refused does not stop the others: its result carries the error.
+        """Stores many memories, in order. One that is refused does not stop the others: its result carries the error. While
+        the embedding service's queue is full, it waits as long as the deadline allows. A batch that failed may be repeated.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -266,7 +269,8 @@ class MemoryService:
     """The gateway: a memory for agents. Every request has a namespace; empty means "default".
 
     Errors are google.rpc.Status with one ErrorInfo (domain "hippovault"); INVALID_ARGUMENT also carries BadRequest
-    field violations. UNAVAILABLE names the service that does not answer.
+    field violations. UNAVAILABLE names the service that does not answer. RESOURCE_EXHAUSTED with RetryInfo names the one
+    that is busy, and says when it may be worth another try.
     """
 
     @staticmethod

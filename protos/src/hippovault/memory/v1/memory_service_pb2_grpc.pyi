@@ -30,7 +30,8 @@ class MemoryServiceStub:
     """The gateway: a memory for agents. Every request has a namespace; empty means "default".
 
     Errors are google.rpc.Status with one ErrorInfo (domain "hippovault"); INVALID_ARGUMENT also carries BadRequest
-    field violations. UNAVAILABLE names the service that does not answer.
+    field violations. UNAVAILABLE names the service that does not answer. RESOURCE_EXHAUSTED with RetryInfo names the one
+    that is busy, and says when it may be worth another try.
     """
 
     @_typing.overload
@@ -40,7 +41,9 @@ class MemoryServiceStub:
     Remember: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.RememberRequest, _memory_service_pb2.RememberResponse]
     """Stores a memory, or finds that it is stored already."""
     BatchRemember: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.BatchRememberRequest, _memory_service_pb2.BatchRememberResponse]
-    """Stores many memories, in order. One that is refused does not stop the others: its result carries the error."""
+    """Stores many memories, in order. One that is refused does not stop the others: its result carries the error. While
+    the embedding service's queue is full, it waits as long as the deadline allows. A batch that failed may be repeated.
+    """
     Recall: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.RecallRequest, _memory_service_pb2.RecallResponse]
     """Finds the memories that answer a query, best first."""
     GetMemory: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.GetMemoryRequest, _memory_service_pb2.GetMemoryResponse]
@@ -67,14 +70,17 @@ class MemoryServiceAsyncStub(MemoryServiceStub):
     """The gateway: a memory for agents. Every request has a namespace; empty means "default".
 
     Errors are google.rpc.Status with one ErrorInfo (domain "hippovault"); INVALID_ARGUMENT also carries BadRequest
-    field violations. UNAVAILABLE names the service that does not answer.
+    field violations. UNAVAILABLE names the service that does not answer. RESOURCE_EXHAUSTED with RetryInfo names the one
+    that is busy, and says when it may be worth another try.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Remember: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.RememberRequest, _memory_service_pb2.RememberResponse]  # type: ignore[assignment]
     """Stores a memory, or finds that it is stored already."""
     BatchRemember: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.BatchRememberRequest, _memory_service_pb2.BatchRememberResponse]  # type: ignore[assignment]
-    """Stores many memories, in order. One that is refused does not stop the others: its result carries the error."""
+    """Stores many memories, in order. One that is refused does not stop the others: its result carries the error. While
+    the embedding service's queue is full, it waits as long as the deadline allows. A batch that failed may be repeated.
+    """
     Recall: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.RecallRequest, _memory_service_pb2.RecallResponse]  # type: ignore[assignment]
     """Finds the memories that answer a query, best first."""
     GetMemory: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.GetMemoryRequest, _memory_service_pb2.GetMemoryResponse]  # type: ignore[assignment]
@@ -100,7 +106,8 @@ class MemoryServiceServicer(metaclass=_abc_1.ABCMeta):
     """The gateway: a memory for agents. Every request has a namespace; empty means "default".
 
     Errors are google.rpc.Status with one ErrorInfo (domain "hippovault"); INVALID_ARGUMENT also carries BadRequest
-    field violations. UNAVAILABLE names the service that does not answer.
+    field violations. UNAVAILABLE names the service that does not answer. RESOURCE_EXHAUSTED with RetryInfo names the one
+    that is busy, and says when it may be worth another try.
     """
 
     @_abc_1.abstractmethod
@@ -117,7 +124,9 @@ class MemoryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _memory_service_pb2.BatchRememberRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_memory_service_pb2.BatchRememberResponse, _abc.Awaitable[_memory_service_pb2.BatchRememberResponse]]:
-        """Stores many memories, in order. One that is refused does not stop the others: its result carries the error."""
+        """Stores many memories, in order. One that is refused does not stop the others: its result carries the error. While
+        the embedding service's queue is full, it waits as long as the deadline allows. A batch that failed may be repeated.
+        """
 
     @_abc_1.abstractmethod
     def Recall(

@@ -1,0 +1,121 @@
+"""Texts to vectors, by the embedding service."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import grpc
+
+from hippovault.embedding.v1 import embedding_pb2 as pb
+from hippovault_chassis import deadline
+from hippovault_chassis.errors import ServiceError
+from hippovault_gateway.clients import EMBEDDING, Services, call
+
+MAX_WINDOWS = 64
+"""Vectors of a document: as many as storage keeps of a memory. With the default model's window they reach to the end of
+nearly every memory, however large."""
+REQUEST_BYTES = 64 * 1024
+"""Of the documents in one request, unless there is but one: they take seconds, and when a batch fails, the next try
+finds in the embedder's cache what this one got."""
+DEADLINE_TOO_SHORT = "DEADLINE_TOO_SHORT"
+"""Reason by which the embedder refuses what would not be done in the time that is left, not even after a wait."""
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """What became of a text."""
+
+    vectors: bytes
+    """Little-endian float32, a row a window, in order; each row has L2 norm 1."""
+    windows: int
+    """Rows of `vectors`, at least 1."""
+    model_revision: str
+    truncated: bool
+    """Whether the text goes on where the last window ends."""
+
+    @property
+    def first(self) -> bytes:
+        """The vector of the text's beginning."""
+        return self.vectors[: len(self.vectors) // self.windows]
+
+
+async def query(services: Services, text: str, *, share: float) -> bytes:
+    """Returns the vector to search with.
+
+    Args:
+        services: The embedding service is one of them.
+        text: The query.
+        share: Part of the time left that it may take.
+    """
+    request = pb.EmbedRequest(texts=[text], input_type=pb.INPUT_TYPE_QUERY)
+    [embedded] = _embedded(request, await call(services.embedding.Embed, request, EMBEDDING, share=share))
+    return embedded.first
+
+
+async def document(services: Services, text: str) -> Embedded:
+    """Returns the vectors to find a text by."""
+    request = _request([text])
+    [embedded] = _embedded(request, await call(services.embedding.Embed, request, EMBEDDING))
+    return embedded
+
+
+async def documents(services: Services, texts: Sequence[str]) -> list[Embedded]:
+    """Returns the vectors to find texts by, in order; waits while the embedder's queue is full."""
+    if not texts:
+        return []
+    model = await call(services.embedding.GetModel, pb.GetModelRequest(), EMBEDDING)
+    embedded: list[Embedded] = []
+    for portion in _portions(texts, max(model.max_texts, 1)):
+        request = _request(portion)
+        embedded += _embedded(request, await _patient(services, request))
+    return embedded
+
+
+async def _patient(services: Services, request: pb.EmbedRequest) -> pb.EmbedResponse:
+    """Embeds, again for as long as the embedder says when to, and the time lasts."""
+    while True:
+        try:
+            return await call(services.embedding.Embed, request, EMBEDDING)
+        except ServiceError as error:
+            in_vain = error.reason == DEADLINE_TOO_SHORT or error.retry_seconds >= deadline.remaining()
+            if in_vain or not error.retry_seconds:
+                raise
+            await asyncio.sleep(error.retry_seconds)
+
+
+def _request(texts: Sequence[str]) -> pb.EmbedRequest:
+    return pb.EmbedRequest(texts=texts, input_type=pb.INPUT_TYPE_DOCUMENT, max_windows=MAX_WINDOWS)
+
+
+def _portions(texts: Sequence[str], most: int) -> Iterator[list[str]]:
+    """Yields the texts in order, as many at a time as one request may have."""
+    portion: list[str] = []
+    size = 0
+    for text in texts:
+        length = len(text.encode())
+        if portion and (len(portion) == most or size + length > REQUEST_BYTES):
+            yield portion
+            portion, size = [], 0
+        portion.append(text)
+        size += length
+    yield portion
+
+
+def _embedded(request: pb.EmbedRequest, response: pb.EmbedResponse) -> list[Embedded]:
+    """Returns what the answer has of each text."""
+    row, windows = response.dimensions * 4, [info.windows for info in response.texts]
+    fits = len(windows) == len(request.texts) and min(windows) > 0 and 0 < row * sum(windows) == len(response.vectors)
+    if not fits:
+        problem = (
+            f"the embedding service answered {len(response.vectors)} bytes for {len(request.texts)} texts "
+            f"in {sum(windows)} windows of {row} bytes"
+        )
+        raise ServiceError(grpc.StatusCode.INTERNAL, "EMBEDDING_SHAPE", problem)
+    embedded, start = [], 0
+    for info in response.texts:
+        vectors = response.vectors[start : start + row * info.windows]
+        embedded.append(Embedded(vectors, info.windows, response.model_revision, info.truncated))
+        start += len(vectors)
+    return embedded
