@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import signal
 import socket
 import threading
 import time
@@ -637,6 +638,25 @@ def test_a_server_that_is_down_is_named_and_used_once_it_is_up(home: Path) -> No
         assert f"the server http://127.0.0.1:{port}/v1 cannot be reached (ConnectError" in error.message
         with server_on(port):
             assert embed(stub, texts_of(1)).dimensions == DIMENSIONS
+
+
+def test_sigterm_waits_for_the_server_and_ends_with_0(home: Path, server: Server) -> None:
+    release, arrived = threading.Event(), threading.Event()
+
+    def slow(request: Request) -> Answer:
+        arrived.set()
+        release.wait(SECONDS)
+        return embedded(request)
+
+    server.always = slow
+    with talking(home, f"{server.url}?model=small") as (process, stub):
+        call = stub.Embed.future(request_of(texts_of(1)), timeout=SECONDS)
+        assert arrived.wait(SECONDS)
+        process.popen.send_signal(signal.SIGTERM)
+        release.set()
+        assert call.result().dimensions == DIMENSIONS
+        assert process.popen.wait(SECONDS) == 0
+        assert "Traceback" not in process.log.read_text()
 
 
 # A memory over it
