@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from support.model_folders import TEXTS, TINY_DIMENSIONS, TINY_WINDOW, tiny
 from support.processes import STOP_SECONDS, Process, environment
 from support.waiting import until
 
+MULTILINGUAL = "HIPPOVAULT_TEST_MULTILINGUAL"
 PACKAGED = "all-MiniLM-L6-v2"
 POOLINGS = ("mean", "cls", "max")
 DAMAGED = {
@@ -240,7 +242,7 @@ def test_files_that_change_after_vectors_were_given_are_refused(home: Path) -> N
         until(lambda: not get_model(stub).loaded)
         kept = shutil.copytree(folder, home.parent / "kept")
         network = model_folders.network(folder)
-        model_folders.scale_weights(network)
+        model_folders.reverse_words(network)
         onnx.save(network, folder / "onnx" / "model.onnx")
         for _ in range(2):
             error = refusal(stub, pb.EmbedRequest(texts=["two"]))
@@ -257,11 +259,39 @@ def test_files_that_change_before_they_are_used_get_another_revision(home: Path)
     with serving(home, *flags(str(folder))) as process, connected(process) as stub:
         told = get_model(stub).model_revision
         network = model_folders.network(folder)
-        model_folders.scale_weights(network)
+        model_folders.reverse_words(network)
         onnx.save(network, folder / "onnx" / "model.onnx")
         given = embed(stub, ["x"])
         assert given.model_revision != told
         assert get_model(stub).model_revision == given.model_revision
+
+
+# Other languages
+
+ASKED = {
+    "旭川の冬はどのくらい寒いですか。": "旭川では一月の朝に気温がマイナス二十度まで下がることがあります。",
+    "会議はいつに変更されましたか。": "木曜日の打ち合わせは来週の月曜日の午後三時に移りました。",
+    "彼女は何のアレルギーを持っていますか。": "彼女はピーナッツのアレルギーがあります。",
+    "データベースのポート番号を教えてください。": "検証環境のPostgreSQLは5433番で待ち受けています。",
+    "¿Qué bebe el usuario por la mañana?": "Por las mañanas toma té verde sin azúcar.",
+    "Wann fährt der letzte Zug nach Basel?": "Nach Basel geht um 23:47 Uhr die letzte Verbindung.",
+    "What keeps the team's secrets safe?": "チームのパスワードは金庫アプリに保存し、毎週変更します。",
+}
+"""Questions, and the answers among which each is to find its own."""
+
+
+@pytest.mark.skipif(MULTILINGUAL not in os.environ, reason=f"{MULTILINGUAL} must name a folder, see its README")
+def test_questions_find_their_answers_in_other_languages(home: Path) -> None:
+    with serving(home, *flags(f"multilingual={os.environ[MULTILINGUAL]}")) as process, connected(process) as stub:
+        answers = embed(stub, list(ASKED.values()))
+        request = pb.EmbedRequest(texts=list(ASKED), input_type=pb.INPUT_TYPE_QUERY)
+        questions = stub.Embed(request, timeout=SECONDS)
+        similar = vectors(questions) @ vectors(answers).T
+        assert similar.argmax(axis=1).tolist() == list(range(len(ASKED)))
+        assert not any(info.unknown_token_count for info in (*answers.texts, *questions.texts))
+        # A query's prompt is another one than a document's.
+        assert embed(stub, list(ASKED)).vectors != questions.vectors
+        assert not events(process, "most of a text is unknown to the model; its language may be another")
 
 
 # Texts

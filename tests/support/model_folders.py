@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,22 @@ def without_types(model: onnx.ModelProto) -> None:
     model.graph.node.insert(0, helper.make_node("Sub", ["input_ids", "input_ids"], ["token_type_ids"]))
 
 
-def scale_weights(model: onnx.ModelProto) -> None:
+def reverse_words(model: onnx.ModelProto) -> None:
     """Changes what a network computes."""
+    _change_words(model, lambda words: words[::-1])
+
+
+def overflow(model: onnx.ModelProto, token: int) -> None:
+    """Makes the last hidden states of texts with this token infinite."""
+
+    def change(words: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        rows = words.reshape(-1, TINY_DIMENSIONS).copy()
+        rows[token] = np.inf
+        return rows
+
+    _change_words(model, change)
+
+
+def _change_words(model: onnx.ModelProto, change: Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float32]]) -> None:
     weights = next(each for each in model.graph.initializer if each.name.endswith("word_embeddings.weight"))
-    weights.raw_data = (np.frombuffer(weights.raw_data, np.float32)[::-1]).tobytes()
+    weights.raw_data = change(np.frombuffer(weights.raw_data, np.float32)).tobytes()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,8 @@ from hippovault_embedding.session import ModelSession
 from hippovault_embedding.tokenizer import ModelTokenizer
 from support import model_folders
 from support.model_folders import TEXTS, change_json, tiny, write_json
+
+VOCABULARY = json.loads((model_folders.DATA / "tiny" / "tokenizer.json").read_text())["model"]["vocab"]
 
 Floats = npt.NDArray[np.float32]
 
@@ -149,7 +152,7 @@ def test_a_name_or_a_place_does_not_change_the_revision(path: Path, tmp_path: Pa
 def test_whatever_shapes_vectors_changes_the_revision(path: Path) -> None:
     revisions = [folder.read("tiny", path).revision]
     network = model_folders.network(path)
-    model_folders.scale_weights(network)
+    model_folders.reverse_words(network)
     for change in (
         lambda: onnx.save(network, path / "onnx" / "model.onnx"),
         lambda: (path / "tokenizer.json").write_bytes((path / "tokenizer.json").read_bytes() + b" "),
@@ -239,6 +242,14 @@ def test_other_dimensions(path: Path) -> None:
     change_json(path / "config.json", hidden_size=64)
     with pytest.raises(ModelError, match=r"gives shape \(2, 3, 32\) .* expected .* \(2, 3, 64\)"):
         ModelSession(folder.read("tiny", path), threads=1)
+
+
+def test_a_network_that_overflows(path: Path) -> None:
+    network = model_folders.network(path)
+    model_folders.overflow(network, token=VOCABULARY["a"])
+    onnx.save(network, path / "onnx" / "model.onnx")
+    with pytest.raises(ModelError, match=r"model\.onnx gave a vector that is not of finite numbers"):
+        vectors(path)
 
 
 def test_a_tokenizer_that_is_none(path: Path) -> None:

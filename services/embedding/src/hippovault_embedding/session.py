@@ -52,6 +52,8 @@ class ModelSession:
         ids, mask = _padded([piece.ids for piece in pieces])
         hidden = self._hidden(ids, mask)
         pooled = _unit(POOLERS[self._model.pooling](hidden, mask)).astype("<f4")
+        if not np.isfinite(pooled).all():
+            raise ModelError(f"{self._model.onnx.path} gave a vector that is not of finite numbers")
         return [
             Row(
                 pooled[index].tobytes(),
