@@ -2,12 +2,13 @@
 
 import ast
 import functools
+import itertools
 import re
 import sys
 import tomllib
 from collections.abc import Iterator
 from importlib.metadata import files, packages_distributions
-from pathlib import Path
+from pathlib import Path, PurePath
 
 ROOT = Path(__file__).resolve().parent.parent
 MEMBERS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["uv"]["workspace"]["members"]
@@ -31,9 +32,9 @@ def modules(source: Path) -> Iterator[str]:
 
 
 @functools.cache
-def provider(package: tuple[str, ...]) -> str:
-    """Returns the distribution that has a package, given its name's first two parts; "" for the standard library."""
-    top = package[0]
+def provider(module: tuple[str, ...]) -> str:
+    """Returns the distribution that has a module, given its name's parts; "" for the standard library."""
+    top = module[0]
     if top in sys.stdlib_module_names:
         return ""
     for distribution in DISTRIBUTIONS:
@@ -41,15 +42,20 @@ def provider(package: tuple[str, ...]) -> str:
             return f"hippovault-{distribution.name}"
     names = sorted(set(PROVIDERS.get(top, ["something that is not installed"])))
     if len(names) > 1:  # Such as google.protobuf and google.rpc.
-        names = [name for name in names if any(file.parts[:2] == package for file in files(name) or ())]
+        names = [name for name in names if any(_is(file, module) for file in files(name) or ())]
     return normal(names[0])
+
+
+def _is(file: PurePath, module: tuple[str, ...]) -> bool:
+    return file.parts[: len(module)] == module or file.with_suffix("").parts == module
 
 
 def problems(distribution: Path) -> Iterator[str]:
     """Yields what is imported and not declared, and the reverse."""
     project = tomllib.loads((distribution / "pyproject.toml").read_text())["project"]
-    declared = {normal(re.split(r"[^\w.-]", text)[0]) for text in project["dependencies"]}
-    imported = {provider(tuple(module.split(".")[:2])) for module in modules(distribution / "src")}
+    optional = itertools.chain.from_iterable(project.get("optional-dependencies", {}).values())
+    declared = {normal(re.split(r"[^\w.-]", text)[0]) for text in (*project["dependencies"], *optional)}
+    imported = {provider(tuple(module.split("."))) for module in modules(distribution / "src")}
     imported -= {"", project["name"]}
     yield from (f"{project['name']} imports {name}, which it does not declare" for name in sorted(imported - declared))
     yield from (f"{project['name']} declares {name}, which it does not import" for name in sorted(declared - imported))

@@ -13,7 +13,7 @@ from google.protobuf.message import Message
 
 from hippovault.embedding.v1 import embedding_pb2, embedding_pb2_grpc
 from hippovault.storage.v1 import storage_pb2, storage_pb2_grpc
-from hippovault_chassis import channels, deadline, health
+from hippovault_chassis import channels, deadline, health, tracing
 from hippovault_chassis.errors import ServiceError
 
 if TYPE_CHECKING:
@@ -96,7 +96,8 @@ async def call(
         ServiceError: What the service answered, or that it does not answer.
     """
     try:
-        return await method(request, timeout=min(deadline.remaining() * share * INNER_SHARE, at_most))
+        seconds = min(deadline.remaining() * share * INNER_SHARE, at_most)
+        return await method(request, timeout=seconds, metadata=tracing.metadata())
     except grpc.aio.AioRpcError as error:
         raise _blamed(ServiceError.from_rpc(error, service), service) from error
 

@@ -34,6 +34,15 @@ def check_bind(field: str, address: str) -> None:
         if set(path) & TARGET_SYNTAX:
             raise ServiceError.invalid(field, f"{address!r} must not have any of {' '.join(sorted(TARGET_SYNTAX))}")
         return
+    check_loopback(field, address)
+
+
+def check_loopback(field: str, address: str) -> tuple[str, int]:
+    """Splits `host:port`, and refuses one that the network can reach.
+
+    Raises:
+        ServiceError: The address is malformed, or open to the network.
+    """
     host, port = split_host_port(field, address)
     if not is_loopback(host):
         raise ServiceError(
@@ -43,6 +52,7 @@ def check_bind(field: str, address: str) -> None:
             f"use a Unix socket or 127.0.0.1:{port}",
             field=field,
         )
+    return host, port
 
 
 def split_host_port(field: str, address: str) -> tuple[str, int]:
@@ -58,7 +68,7 @@ def split_host_port(field: str, address: str) -> tuple[str, int]:
         raise ServiceError.invalid(field, f"{address!r} needs brackets around its IPv6 address, as in [::1]:80")
     host = host[1:-1] if bracketed else host
     if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:  # noqa: PLR2004
-        raise ServiceError.invalid(field, f"{address!r} is neither unix:/path nor host:port (port 0 to 65535)")
+        raise ServiceError.invalid(field, f"{address!r} is not host:port (port 0 to 65535)")
     return host, int(port)
 
 

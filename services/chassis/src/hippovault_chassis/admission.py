@@ -52,8 +52,6 @@ class Admission(grpc.ServerInterceptor):
         self._workers = workers
         self._limit = limit
         self._reserved = ThreadPoolExecutor(RESERVED_THREADS, "reserved")
-        # Whatever the method's kind: a handler of streams is called before a request has come.
-        self._refusal: interceptors.Handler = grpc.stream_unary_rpc_method_handler(self.reserve(self._refuse))
 
     def intercept_service(
         self,
@@ -61,9 +59,12 @@ class Admission(grpc.ServerInterceptor):
         handler_call_details: grpc.HandlerCallDetails,
     ) -> interceptors.Handler | None:
         """Lets the call through or refuses it."""
-        if handler_call_details.method.startswith(HEALTH) or len(self._workers.calls) < self._limit:
-            return continuation(handler_call_details)
-        return self._refusal
+        handler, method = continuation(handler_call_details), handler_call_details.method
+        if handler is None or method.startswith(HEALTH) or len(self._workers.calls) < self._limit:
+            return handler
+        # Whatever the method's kind: a handler of streams is called before a request has come.
+        refuse = interceptors.unary(self._refuse, interceptors.Method(method, streams=True))
+        return grpc.stream_unary_rpc_method_handler(self.reserve(refuse))
 
     def reserve(self, behaviour: interceptors.Behaviour) -> Any:
         """Returns a servicer's method that gets a thread although all workers are busy."""
@@ -75,6 +76,6 @@ class Admission(grpc.ServerInterceptor):
         """Lets the threads go."""
         self._reserved.shutdown(wait=False)
 
-    def _refuse(self, _requests: object, context: grpc.ServicerContext) -> None:
+    def _refuse(self, _requests: object, _context: object) -> None:
         problem = f"the server has {self._limit} calls, as many as it takes on"
-        interceptors.abort(context, ServiceError.busy("TOO_MANY_CALLS", problem, RETRY_SECONDS))
+        raise ServiceError.busy("TOO_MANY_CALLS", problem, RETRY_SECONDS)

@@ -106,7 +106,7 @@ class ServiceError(Exception):
             for known in (info, bad_request, retry):
                 detail.Unpack(known)
         return cls(
-            _code(status.code),
+            status_code(status.code),
             info.reason or code_pb2.Code.Name(status.code),
             status.message,
             field=bad_request.field_violations[0].field if bad_request.field_violations else "",
@@ -138,5 +138,7 @@ def told(error: Exception) -> str:
     return f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror
 
 
-def _code(number: int) -> grpc.StatusCode:
-    return next((code for code in grpc.StatusCode if code.value[0] == number), grpc.StatusCode.UNKNOWN)
+def status_code(code: grpc.StatusCode | int | None) -> grpc.StatusCode:
+    """Returns the status code of a number; of none, OK."""
+    number = code.value[0] if isinstance(code, grpc.StatusCode) else code or 0
+    return next((known for known in grpc.StatusCode if known.value[0] == number), grpc.StatusCode.UNKNOWN)

@@ -1,4 +1,4 @@
-"""One error mapping and one deadline for every handler, asyncio or threads, unary or streaming."""
+"""One error mapping, one deadline and one account for every handler, asyncio or threads, unary or streaming."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import inspect
 import uuid
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, TypeAlias
 
 import grpc
 import structlog
 
 from hippovault_chassis import deadline, logs
+from hippovault_chassis.calls import Call
 from hippovault_chassis.errors import STATUS_KEY, ServiceError
 
 log = structlog.get_logger()
@@ -56,16 +57,16 @@ class SyncInterceptor(grpc.ServerInterceptor):
         self, continuation: Callable[[Details], Handler | None], handler_call_details: Details
     ) -> Handler | None:
         """Wraps every handler but gRPC's own."""
-        return _wrapped(continuation(handler_call_details), handler_call_details.method, _unary, _stream)
+        return _wrapped(continuation(handler_call_details), handler_call_details.method, unary, _stream)
 
 
-def _wrapped(handler: Handler | None, method: str, unary: Wrap, stream: Wrap) -> Handler | None:
+def _wrapped(handler: Handler | None, method: str, single: Wrap, stream: Wrap) -> Handler | None:
     """Returns the handler behind the wrap for its kind of answer."""
     if handler is None or method.startswith(GRPCS_OWN):
         return handler
     kind = "_".join("stream" if many else "unary" for many in (handler.request_streaming, handler.response_streaming))
     about = Method(method, handler.request_streaming or handler.response_streaming)
-    behaviour = (stream if handler.response_streaming else unary)(getattr(handler, kind), about)
+    behaviour = (stream if handler.response_streaming else single)(getattr(handler, kind), about)
     make = getattr(grpc, f"{kind}_rpc_method_handler")
     wrapped: Handler = make(behaviour, handler.request_deserializer, handler.response_serializer)
     return wrapped
@@ -74,23 +75,27 @@ def _wrapped(handler: Handler | None, method: str, unary: Wrap, stream: Wrap) ->
 def _aio(behaviour: Behaviour, method: Method) -> Behaviour:
     async def call(argument: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
         deadline.start(context.time_remaining(), stream=method.streams)
-        try:
-            answer = behaviour(argument, context)
-            if not inspect.isasyncgen(answer):
-                return await answer
-            async with contextlib.aclosing(answer):
-                async for message in answer:
-                    await context.write(message)
-        except grpc.aio.AbortError:
-            raise
-        except Exception as error:  # noqa: BLE001  # The one place where all of them end.
-            mapped = told(error, method.name)
-            await context.abort(mapped.code, mapped.message, _metadata(mapped))
+        with Call(method.name, context) as current:
+            try:
+                answer = behaviour(argument, context)
+                if not inspect.isasyncgen(answer):
+                    return await answer
+                async with contextlib.aclosing(answer):
+                    async for message in answer:
+                        await context.write(message)
+            except grpc.aio.AbortError:
+                raise
+            except Exception as error:  # noqa: BLE001  # The one place where all of them end.
+                mapped = told(error, method.name)
+                current.failed(mapped)
+                await context.abort(mapped.code, mapped.message, _metadata(mapped))
 
     return call
 
 
-def _unary(behaviour: Behaviour, method: Method) -> Behaviour:
+def unary(behaviour: Behaviour, method: Method) -> Behaviour:
+    """Returns the threaded behaviour with the deadline started and what it raises mapped."""
+
     def call(argument: Any, context: grpc.ServicerContext) -> Any:
         with _mapping(method, context):
             return behaviour(argument, context)
@@ -111,18 +116,16 @@ def _mapping(method: Method, context: grpc.ServicerContext) -> Iterator[None]:
     gone = deadline.start(context.time_remaining(), stream=method.streams)
     if not context.add_callback(gone):  # It has gone already.
         gone()
-    try:
-        yield
-    except Exception as error:  # The one place where all of them end.
-        if type(error) in {Exception, grpc.RpcError} and not error.args:
-            raise  # How gRPC tells that the handler aborted, or that the client is gone.
-        abort(context, told(error, method.name))
-
-
-def abort(context: grpc.ServicerContext, error: ServiceError) -> NoReturn:
-    """Ends the call of a threaded handler with the error's status."""
-    context.set_trailing_metadata(_metadata(error))
-    context.abort(error.code, error.message)
+    with Call(method.name, context) as current:
+        try:
+            yield
+        except Exception as error:  # The one place where all of them end.
+            if type(error) in {Exception, grpc.RpcError} and not error.args:
+                raise  # How gRPC tells that the handler aborted, or that the client is gone.
+            mapped = told(error, method.name)
+            current.failed(mapped)
+            context.set_trailing_metadata(_metadata(mapped))
+            context.abort(mapped.code, mapped.message)
 
 
 def _metadata(error: ServiceError) -> tuple[tuple[str, str | bytes], ...]:

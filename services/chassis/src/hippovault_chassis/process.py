@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 
-from hippovault_chassis import commands, logs, settings
+from hippovault_chassis import commands, logs, metrics, settings, tracing
 from hippovault_chassis.errors import ServiceError, told
 from hippovault_chassis.settings import SettingsT
 
@@ -32,6 +32,8 @@ def run(
     commands.belong_to(values.layout)
     try:
         values.layout.create()
-        serve(values)
+        metrics.listen(values.metrics_listen)
+        with tracing.exporting(section):
+            serve(values)
     except (ServiceError, OSError) as error:
         sys.exit(f"hippovault-{section}: {told(error)}")

@@ -38,6 +38,8 @@ class ProcessSettings:
 
     listen: str = ""
     """Where to serve gRPC: `unix:/path` or a loopback `host:port` (default: a socket below home)."""
+    metrics_listen: str = ""
+    """Where to serve Prometheus metrics over HTTP: a loopback `host:port` (default: nowhere)."""
 
     @property
     def layout(self) -> Home:
