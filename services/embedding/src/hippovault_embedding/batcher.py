@@ -12,10 +12,11 @@ from typing import NamedTuple
 import grpc
 import structlog
 
-from hippovault_chassis import deadline
+from hippovault_chassis import deadline, tracing
 from hippovault_chassis.errors import ServiceError
 from hippovault_embedding.backend import Piece, Row
 from hippovault_embedding.lane import Lane, Ticket, Waiting
+from hippovault_embedding.metrics import ModelMetrics
 from hippovault_embedding.speed import Speed
 
 log = structlog.get_logger()
@@ -53,19 +54,27 @@ class Batcher:
     A piece waits only while another batch is computed: which pieces make a batch is decided when it can begin.
 
     Args:
+        model: Its name.
         run: Computes a batch.
         slots: Batches that are computed at a time; models that share a processor share this.
         limits: Sizes.
     """
 
     def __init__(
-        self, run: Callable[[Sequence[Piece]], Awaitable[list[Row]]], slots: asyncio.Semaphore, limits: Limits
+        self,
+        model: str,
+        run: Callable[[Sequence[Piece]], Awaitable[list[Row]]],
+        slots: asyncio.Semaphore,
+        limits: Limits,
     ) -> None:
+        self._model = model
         self._run = run
         self._slots = slots
         self.limits = limits
         self._queries, self._documents = Lane(), Lane()
         self._speed = Speed(limits.batches)
+        self._metrics = ModelMetrics(model)
+        self._metrics.watch(self._queries, self._documents)
         self._last_query = -URGENT_SECONDS
         self._dispatching: asyncio.Task[None] | None = None
         self._batches: dict[asyncio.Task[None], set[Ticket]] = {}
@@ -102,13 +111,17 @@ class Batcher:
         self._dispatch()
         try:
             async with asyncio.timeout(seconds):
-                return Computed(await ticket.done, ticket.queue_seconds, ticket.inference_seconds)
+                rows = await ticket.done
         except TimeoutError:
             problem = "the request's time was up before its texts were computed"
             raise ServiceError(grpc.StatusCode.DEADLINE_EXCEEDED, "DEADLINE_EXCEEDED", problem) from None
         finally:
             lane.discard(ticket)
             self._abandon()
+        waited = self._metrics.query_queue_seconds if query else self._metrics.document_queue_seconds
+        waited.observe(ticket.queue_seconds)
+        tracing.record("queue", ticket.span, ticket.since, ticket.queue_seconds)
+        return Computed(rows, ticket.queue_seconds, ticket.inference_seconds)
 
     async def close(self) -> None:
         """Waits for the batches that have begun; what waits is dropped."""
@@ -128,6 +141,7 @@ class Batcher:
 
     def _exhausted(self, reason: str, problem: str, tokens_over: float) -> ServiceError:
         """Returns the refusal; its RetryInfo is when the tokens that are too many will have been computed."""
+        self._metrics.refused(reason)
         speed = self._speed.tokens_a_second
         seconds = tokens_over / speed if speed else 1.0
         return ServiceError.busy(reason, problem, min(max(seconds, 0.1), MAX_RETRY_SECONDS))
@@ -172,19 +186,31 @@ class Batcher:
         try:
             rows = await self._run([waiting.piece for waiting in batch])
         except Exception as error:  # noqa: BLE001  # Every caller in the batch is told; the next batch goes on.
+            self._metrics.inference_failures.inc()
             for ticket in {waiting.ticket for waiting in batch}:
                 if not ticket.done.done():
                     ticket.done.set_exception(error)
             return
         seconds = time.monotonic() - started
         tokens = len(batch) * batch[-1].piece.size
-        log.debug("inference", texts=len(batch), tokens=tokens, seconds=round(seconds, 4))
+        self._tell(batch, tokens, started, seconds)
         self._measure(tokens, seconds)
         for waiting, row in zip(batch, rows, strict=True):
             ticket = waiting.ticket
             ticket.queue_seconds = max(ticket.queue_seconds, started - ticket.since)
             ticket.inference_seconds = max(ticket.inference_seconds, seconds)
             ticket.put(waiting.place, row)
+
+    def _tell(self, batch: Sequence[Waiting], tokens: int, started: float, seconds: float) -> None:
+        """Tells metrics, spans and the log of a batch."""
+        log.debug("inference", texts=len(batch), tokens=tokens, seconds=round(seconds, 4))
+        self._metrics.batch_texts.observe(len(batch))
+        self._metrics.batch_tokens.observe(tokens)
+        self._metrics.padding_tokens.inc(tokens - sum(waiting.piece.size for waiting in batch))
+        self._metrics.inference_seconds.observe(seconds)
+        facts: dict[str, int | str] = {"model": self._model, "texts": len(batch), "tokens": tokens}
+        for span in {waiting.ticket.span for waiting in batch}:
+            tracing.record("inference", span, started, seconds, facts)
 
     def _measure(self, tokens: int, seconds: float) -> None:
         """Follows the speed that a queue is worked off with; a small batch, mostly fixed cost, tells nothing of it."""

@@ -69,7 +69,7 @@ class Catalogue:
     def _embedder(self, reference: Reference) -> Embedder:
         backend = self._backend(reference)
         residency = Residency(reference.name, backend.load, backend.unload, self._settings.idle_seconds)
-        return Embedder(reference.name, backend, residency, self._batcher(backend), self._cache)
+        return Embedder(reference.name, backend, residency, self._batcher(reference.name, backend), self._cache)
 
     def _backend(self, reference: Reference) -> OnnxBackend | RemoteBackend:
         if isinstance(reference, RemoteModel):
@@ -78,9 +78,9 @@ class Catalogue:
             return OnnxBackend(lambda: default_model(reference.name), self._processor)
         return OnnxBackend(lambda: folder.read(reference.name, reference.folder), self._processor)
 
-    def _batcher(self, backend: OnnxBackend | RemoteBackend) -> Batcher:
+    def _batcher(self, name: str, backend: OnnxBackend | RemoteBackend) -> Batcher:
         settings = self._settings
         if isinstance(backend, RemoteBackend):
-            return Batcher(backend.run, backend.slots, remote_backend.limits(settings.max_queue_tokens))
+            return Batcher(name, backend.run, backend.slots, remote_backend.limits(settings.max_queue_tokens))
         limits = Limits(settings.max_batch_tokens, settings.urgent_batch_tokens, settings.max_queue_tokens)
-        return Batcher(backend.run, self._processor.slots, limits)
+        return Batcher(name, backend.run, self._processor.slots, limits)

@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 
 import structlog
 
+from hippovault_chassis import tracing
 from hippovault_chassis.errors import ServiceError
 from hippovault_embedding.backend import Backend, Options, Prepared
 from hippovault_embedding.batcher import Batcher, Computed, Limits
 from hippovault_embedding.cache import Embedding, EmbeddingCache
+from hippovault_embedding.metrics import ModelMetrics
 from hippovault_embedding.model import ModelError, ModelFacts
 from hippovault_embedding.residency import Residency, cause
 
@@ -50,6 +52,7 @@ class Embedder:
         self.residency = residency
         self._batcher = batcher
         self._cache = cache
+        self._metrics = ModelMetrics(name)
         self._facts_error = ""
         self._told_unknown = False
 
@@ -62,6 +65,7 @@ class Embedder:
         try:
             facts = await self._backend.facts()
         except (ModelError, OSError) as error:
+            self._metrics.load_failures.inc()
             self._facts_error = cause(self.name, error)
             raise ServiceError.unavailable("embedding", self._facts_error) from error
         self._facts_error = ""
@@ -85,6 +89,8 @@ class Embedder:
         keys = [self._cache.key(facts.revision, options, text) for text in texts]
         found = [self._cache.get(key) for key in keys]
         missing = [index for index, embedding in enumerate(found) if embedding is None]
+        self._metrics.cache_hits.inc(len(texts) - len(missing))
+        self._metrics.cache_misses.inc(len(missing))
         if not missing:
             return Embedded(facts, [replace(each, cached=True) for each in found if each])
         self._batcher.admit(query=options.query)
@@ -94,6 +100,7 @@ class Embedder:
             started = time.monotonic()
             prepared = await self._backend.prepare([texts[index] for index in missing], options)
             tokenized = time.monotonic() - started
+            self._tell_tokenized(prepared, started, tokenized)
             pieces = [piece for each in prepared for piece in each.pieces]
             computed = await self._batcher.submit(pieces, query=options.query)
         self._tell_unknown(prepared)
@@ -123,6 +130,11 @@ class Embedder:
         """Lets go of the model; what waits is dropped."""
         await self._batcher.close()
         await self.residency.close()
+
+    def _tell_tokenized(self, prepared: Sequence[Prepared], started: float, seconds: float) -> None:
+        self._metrics.tokenize_seconds.observe(seconds)
+        facts = {"texts": len(prepared), "tokens": sum(each.token_count for each in prepared)}
+        tracing.record("tokenize", tracing.current(), started, seconds, facts)
 
     def _tell_unknown(self, prepared: Sequence[Prepared]) -> None:
         if not self._told_unknown and any(each.mostly_unknown for each in prepared):

@@ -8,6 +8,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from hippovault_chassis import tracing
 from hippovault_embedding.backend import Piece, Row
 
 
@@ -25,6 +26,8 @@ class Ticket:
         """The longest that one of them waited for its batch."""
         self.inference_seconds = 0.0
         """The longest that a batch with one of them took."""
+        self.span = tracing.current()
+        """The call's."""
         self.done: asyncio.Future[list[Row]] = asyncio.get_running_loop().create_future()
         self._rows: list[Row | None] = [None] * len(pieces)
         self._open = len(pieces)
@@ -62,9 +65,9 @@ class Lane:
         self._turns: dict[Ticket, None] = {}
         self._by_size: list[Waiting] = []
 
-    def __bool__(self) -> bool:
-        """Whether any piece waits."""
-        return bool(self._by_size)
+    def __len__(self) -> int:
+        """Returns how many pieces wait."""
+        return len(self._by_size)
 
     def add(self, ticket: Ticket) -> None:
         """Puts the pieces of a call in line."""

@@ -12,7 +12,9 @@ from contextlib import asynccontextmanager
 
 import structlog
 
+from hippovault_chassis import tracing
 from hippovault_chassis.errors import ServiceError, told
+from hippovault_embedding.metrics import ModelMetrics
 
 log = structlog.get_logger()
 
@@ -38,6 +40,7 @@ class Residency:
         self._load = load
         self._unload = unload
         self._idle_seconds = idle_seconds
+        self._metrics = ModelMetrics(name)
         self._users = 0
         self._timer: asyncio.TimerHandle | None = None
         self._changing = asyncio.Lock()
@@ -73,14 +76,18 @@ class Residency:
         async with self._changing:
             if self.loaded:
                 return
-            started = time.perf_counter()
+            started = time.monotonic()
             try:
                 await asyncio.to_thread(self._load)
             except Exception as error:  # Whatever the reason, the process lives and the next call tries again.
+                self._metrics.load_failures.inc()
                 self.load_error = cause(self._name, error)
                 raise ServiceError.unavailable("embedding", self.load_error) from error
             self.loaded, self.load_error = True, ""
-            log.info("model loaded", model=self._name, seconds=round(time.perf_counter() - started, 3))
+            seconds = time.monotonic() - started
+            log.info("model loaded", model=self._name, seconds=round(seconds, 3))
+            self._metrics.load_seconds.observe(seconds)
+            tracing.record("load", tracing.current(), started, seconds, {"model": self._name})
 
     def _restart_timer(self) -> None:
         if self._timer:
@@ -98,6 +105,7 @@ class Residency:
             self.loaded = False
             await asyncio.to_thread(self._free)
             log.info("model unloaded", model=self._name)
+            self._metrics.unloads.inc()
 
     def _free(self) -> None:
         self._unload()
