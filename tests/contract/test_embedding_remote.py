@@ -669,6 +669,8 @@ def test_a_memory_is_found_by_the_vectors_of_a_server(home: Path, server: Server
     }
     contents = texts_of(3)
     with running(home, variables) as stack, stack.client() as client:
+        # Nobody knows the dimensions yet.
+        assert all(service.serving for service in client.Ping(memory_pb.PingRequest(), timeout=SECONDS).services)
         for content in contents:
             client.Remember(memory_pb.RememberRequest(content=content), timeout=SECONDS)
         request = memory_pb.RecallRequest(query=contents[1], mode=memory_pb.RECALL_MODE_DENSE, limit=1)

@@ -273,6 +273,16 @@ def test_an_import_takes_the_good_lines_and_names_the_bad_ones(memory: Path, tmp
     assert answer(memory, "list", "--namespace", "import", "--limit", "1")["total"] in (70, 71)
 
 
+def test_status_tells_the_models_that_are_served(memory: Path, run: Run) -> None:
+    run("recall", "what the model is loaded for")
+    [model] = run("status")[1]["models"]
+    assert model["model_revision"]
+    assert (model["name"], model["dimensions"], model["loaded"]) == ("all-MiniLM-L6-v2", 384, True)
+    assert (model["load_error"], model["server"]) == ("", "")
+    people = hippovault(memory, "status").stdout.decode()
+    assert re.search(r"all-MiniLM-L6-v2 +loaded +384", people)
+
+
 def test_an_import_may_be_repeated(memory: Path, tmp_path: Path) -> None:
     file = tmp_path / "memories.jsonl"
     file.write_text("".join(f'{{"content":"Repeated {number}.","namespace":"again"}}\n' for number in range(40)))

@@ -104,7 +104,7 @@ async def call(
 
 def _blamed(error: ServiceError, service: str) -> ServiceError:
     """Returns the error; of a busy service with its name, over a vector, which no caller sends, as what it means."""
-    if error.retry_seconds:
+    if error.code is grpc.StatusCode.RESOURCE_EXHAUSTED and error.retry_seconds:
         problem = f"the {service} service is busy: {error.message}"
         return ServiceError(error.code, error.reason, problem, retry_seconds=error.retry_seconds)
     if error.code is not grpc.StatusCode.INVALID_ARGUMENT or error.field not in VECTOR_FIELDS:
