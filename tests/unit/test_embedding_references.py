@@ -37,7 +37,9 @@ def test_a_home_is_expanded() -> None:
     assert parse("~/e5") == FolderModel("e5", Path.home() / "e5")
 
 
-@pytest.mark.parametrize("text", ["", " ", "all-minilm-l6-v2", "e5", "=/models/e5", "a\nb=/models/e5", "/", "name="])
+@pytest.mark.parametrize(
+    "text", ["", " ", "all-minilm-l6-v2", "e5", "=/models/e5", "a\nb=/models/e5", "/", "name=", "x=/a\udcff"]
+)
 def test_what_names_nothing_is_refused(text: str) -> None:
     with pytest.raises(ServiceError) as caught:
         parse(text)

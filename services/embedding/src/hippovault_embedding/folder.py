@@ -65,7 +65,11 @@ def _weights(network: Path) -> list[Path]:
             raise ModelError(f"{network} is empty")
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
             found = {content[match.end() : match.end() + match[1][0]] for match in WEIGHTS.finditer(content)}
-    return [network.parent / location.decode(errors="replace") for location in sorted(found)]
+    names = sorted(location.decode(errors="replace") for location in found)
+    for name in names:
+        if not name.isprintable():
+            raise ModelError(f"{network} refers to weights in {name!r}, which is no file's name")
+    return [network.parent / name for name in names]
 
 
 def _check_modules(folder: Path) -> None:
@@ -73,13 +77,13 @@ def _check_modules(folder: Path) -> None:
     for module in _json(path, list, required=False):
         kind = str(module.get("type", "")) if isinstance(module, dict) else ""
         if kind.rpartition(".")[2] not in MODULES:
-            raise ModelError(f"{path} has a module {kind}; only {', '.join(sorted(MODULES))} can be served")
+            raise ModelError(f"{path} has a module {kind!r}; only {', '.join(sorted(MODULES))} can be served")
 
 
 def _window(folder: Path, config: Mapping[str, Any]) -> int:
     """Returns the smallest of what the files say that the model sees."""
     path, sentence = folder / "config.json", folder / "sentence_bert_config.json"
-    shift = config.get("pad_token_id", 1) + 1 if config.get("model_type") in AFTER_PADDING else 0
+    shift = _limit(path, config, "pad_token_id", 1) + 1 if str(config.get("model_type")) in AFTER_PADDING else 0
     tokenizer = folder / "tokenizer_config.json"
     window = min(
         _limit(path, config, "max_position_embeddings") - shift,
@@ -91,8 +95,8 @@ def _window(folder: Path, config: Mapping[str, Any]) -> int:
     return window
 
 
-def _limit(path: Path, values: Mapping[str, Any], key: str) -> int:
-    return NO_LIMIT if values.get(key) is None else min(_positive(path, values, key), NO_LIMIT)
+def _limit(path: Path, values: Mapping[str, Any], key: str, default: int = NO_LIMIT) -> int:
+    return default if values.get(key) is None else min(_positive(path, values, key), NO_LIMIT)
 
 
 def _pooling(path: Path, *, prompted: bool) -> Pooling:
@@ -100,7 +104,7 @@ def _pooling(path: Path, *, prompted: bool) -> Pooling:
     modes = [key.removeprefix(POOLING_MODE) for key in config if key.startswith(POOLING_MODE) and config[key]]
     modes += [str(config["pooling_mode"])] if "pooling_mode" in config else []
     if len(modes) != 1 or modes[0] not in POOLINGS:
-        raise ModelError(f"{path} says to pool by {', '.join(modes) or 'nothing'}; expected one of mean, cls, max")
+        raise ModelError(f"{path} says to pool by {modes!r}; expected one of mean, cls, max")
     if prompted and not config.get("include_prompt", True):
         raise ModelError(f"{path}: include_prompt must be true; prompts are always pooled")
     return POOLINGS[modes[0]]
@@ -131,7 +135,7 @@ def _json(path: Path, kind: type = dict, *, required: bool = True) -> Any:
         if required:
             raise
         return kind()
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ModelError(f"{path} is not JSON: {error}") from error
     if not isinstance(value, kind):
         raise ModelError(f"{path} must hold a JSON {'object' if kind is dict else 'array'}")

@@ -65,7 +65,8 @@ def parse(text: str) -> Reference:
         remote = remote_model.parse(target)
         return replace(remote, name=_name(name, remote.name))
     # A bare word is more often a misspelt name than a folder.
-    if "/" not in target and "\\" not in target and target not in {".", ".."}:
+    is_path = "/" in target or "\\" in target or target in {".", ".."}
+    if not is_path or not target.isprintable():
         raise _invalid(f"{text!r} is not a model; expected {FORMS}")
     folder = Path(target).expanduser().absolute()
     return FolderModel(_name(name, folder.resolve().name), folder)
