@@ -14,6 +14,7 @@ import pytest
 from hippovault.embedding.v1 import embedding_pb2 as pb
 from hippovault.embedding.v1.embedding_pb2_grpc import EmbeddingServiceStub
 from hippovault.memory.v1 import memory_service_pb2
+from integration.mcp_support import RawSession
 from support.collector import Collector, Span, collecting
 from support.processes import Process, start
 from support.stack import SERVICES, running
@@ -23,6 +24,7 @@ CLOCK_NANOSECONDS = 1_000_000
 """Within which the two clocks that spans are taken from agree."""
 SECRET = "the vault is blue"  # noqa: S105
 EMBED = "hippovault.embedding.v1.EmbeddingService/Embed"
+RECALL = "tools/call hippo_recall"
 REMEMBER = "hippovault.memory.v1.MemoryService/Remember"
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 TRACEPARENT = f"00-{TRACE}-{PARENT}-01"
@@ -39,10 +41,13 @@ def embedding(home: Path, **variables: str) -> Iterator[tuple[Process, Embedding
         process.kill()
 
 
-def by_name(collector: Collector) -> dict[str, Span]:
-    spans = {span.name: span for span in collector.spans}
-    assert len(spans) == len(collector.spans)
-    return spans
+def trace_of(collector: Collector, root: str) -> dict[str, Span]:
+    """The spans of the one trace that begins so, by name; each name comes once."""
+    (first,) = [span for span in collector.spans if span.name == root]
+    assert first.parent == b""
+    found = [span for span in collector.spans if span.trace == first.trace]
+    assert len({span.name for span in found}) == len(found)
+    return {span.name: span for span in found}
 
 
 def warnings(process: Process) -> list[str]:
@@ -50,17 +55,16 @@ def warnings(process: Process) -> list[str]:
     return [line["event"] for line in told if line["level"] != "info"]
 
 
-def test_one_remember_is_one_trace_through_all_processes(home: Path) -> None:
-    with collecting() as collector:
-        with running(home, collector.variables) as stack:
-            with stack.client() as client:
-                client.Remember(memory_service_pb2.RememberRequest(namespace="n", content=SECRET), timeout=SECONDS)
-            assert [stack.processes[name].stop() for name in reversed(SERVICES)] == [0, 0, 0]
-        spans = by_name(collector)
-
-    assert len({span.trace for span in spans.values()}) == 1
+def test_a_call_of_grpc_or_of_a_tool_is_one_trace_through_all_processes(home: Path) -> None:
+    with collecting() as collector, running(home, collector.variables) as stack:
+        with stack.client() as client:
+            client.Remember(memory_service_pb2.RememberRequest(namespace="n", content=SECRET), timeout=SECONDS)
+        with RawSession(home / "run" / "mcp.sock") as session:
+            assert not session.call("hippo_recall", {"query": SECRET})["result"].get("isError")
+        assert [stack.processes[name].stop() for name in reversed(SERVICES)] == [0, 0, 0]
+    spans = trace_of(collector, REMEMBER)
     root, embed = spans[REMEMBER], spans[EMBED]
-    assert (root.service, root.parent) == ("hippovault-gateway", b"")
+    assert root.service == "hippovault-gateway"
     assert (embed.service, embed.parent) == ("hippovault-embedding", root.id)
     stored = [span for span in spans.values() if span.service == "hippovault-storage"]
     assert {span.facts["rpc.method"] for span in stored} == {"FindMemory", "CompareToNewest", "PutMemory"}
@@ -72,6 +76,8 @@ def test_one_remember_is_one_trace_through_all_processes(home: Path) -> None:
     assert all(later > earlier - CLOCK_NANOSECONDS for earlier, later in itertools.pairwise(times))
     assert spans["tokenize"].facts == {"texts": 1, "tokens": 6}
     assert spans["inference"].facts == {"model": "all-MiniLM-L6-v2", "texts": 1, "tokens": 6}
+    assert {EMBED, "hippovault.storage.v1.StorageService/SearchMemories"} < set(trace_of(collector, RECALL))
+    assert len({span.trace for span in collector.spans}) == 2
     assert SECRET not in str(collector.requests)
 
 

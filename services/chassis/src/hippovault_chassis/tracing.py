@@ -9,7 +9,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 
 import grpc
 import structlog
@@ -129,6 +129,15 @@ def end(span: Span, code: grpc.StatusCode, reason: str, *, fault: bool) -> None:
         if fault:
             span.set_status(StatusCode.ERROR)
     span.end()
+
+
+@contextlib.asynccontextmanager
+async def root(name: str) -> AsyncIterator[None]:
+    """Begins a trace with what is no gRPC call, and lasts as long as that."""
+    with _tracer.start_as_current_span(
+        name, Context(), SpanKind.SERVER, record_exception=False, set_status_on_exception=False
+    ):
+        yield
 
 
 def current() -> Span:
