@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import sys
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +13,7 @@ from cyclopts import App, Parameter, validators
 from benchmark import report, stack
 from benchmark.embedding import calls, footprint, interactive, soak, speed, texts
 from benchmark.embedding.program import Program
+from benchmark.embedding.sizes import Sizes
 from benchmark.embedding.texts import Texts
 from benchmark.figures import Figure, as_json, print_table
 from hippovault_embedding.settings import default_threads
@@ -21,34 +21,13 @@ from hippovault_embedding.settings import default_threads
 app = App(name="python -m benchmark.embedding", help=__doc__)
 
 ExistingFile = Annotated[Path, Parameter(validator=validators.Path(exists=True, dir_okay=False))]
-Positive = Annotated[int, Parameter(validator=validators.Number(gte=1))]
-Seconds = Annotated[float, Parameter(validator=validators.Number(gt=0))]
-
-LONG_SHARE = 8
-"""Of the documents, how many are long ones where memory is measured."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sizes:
-    """How much is measured."""
-
-    queries: Positive = 200
-    """Of each kind."""
-    rate: Seconds = 6.0
-    """Queries a second beside a bulk load."""
-    documents: Positive = 200
-    """Of each throughput."""
-    rounds: Positive = 3
-    """Measurements of each throughput, in turn."""
-    idle: Seconds = 4.0
-    """Seconds of which the processor time is measured."""
 
 
 @app.default
 def main(
     data: ExistingFile | None = None,
     *,
-    sizes: Annotated[Sizes, Parameter(name="*")] = Sizes(),  # Frozen, and cyclopts wants one.
+    sizes: Annotated[Sizes, Parameter(name="*")] = Sizes(),  # noqa: B008  # Frozen, and cyclopts wants one.
     soak_seconds: Annotated[float, Parameter(name="--soak", validator=validators.Number(gte=0))] = 0.0,
     reports: Path = report.REPORTS,
 ) -> None:
@@ -79,14 +58,14 @@ def main(
 
 
 async def _measure(directory: Path, source: Texts, sizes: Sizes) -> list[Figure]:
-    figures = await footprint.measure(directory / "footprint", source, sizes.documents // LONG_SHARE, sizes.idle)
+    figures = await footprint.measure(directory / "footprint", source, sizes)
     with stack.embedding(directory / "speed") as process:
         async with calls.opened(process) as stub:
             await calls.throughput(stub, source, sizes.documents)  # Loads the model.
             program = Program(default_threads())
             figures += await speed.queries(stub, program, source, sizes.queries)
-            figures += await speed.bulk(stub, program, source, sizes.documents, sizes.rounds)
-            figures += await interactive.measure(stub, source, sizes.queries, sizes.rate)
+            figures += await speed.bulk(stub, program, source, sizes)
+            figures += await interactive.measure(stub, source, sizes)
     return figures
 
 

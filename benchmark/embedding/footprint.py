@@ -8,12 +8,15 @@ from pathlib import Path
 from benchmark import stack
 from benchmark.embedding import calls
 from benchmark.embedding.calls import Stub
-from benchmark.embedding.speed import CALLERS, MILLISECONDS, TEXTS_A_CALL
+from benchmark.embedding.sizes import Sizes
+from benchmark.embedding.speed import MILLISECONDS, TEXTS_A_CALL
 from benchmark.embedding.texts import Texts
 from benchmark.figures import Bound, Figure
 from benchmark.stack import Process
 from hippovault.embedding.v1 import embedding_pb2 as pb
 
+LONG_SHARE = 8
+"""One document in so many is a long one."""
 MEGABYTE = 1_000_000
 POLL_SECONDS = 0.1
 SPARE_SECONDS = 1.0
@@ -22,24 +25,23 @@ NOTHING = Bound(1)
 """Milliseconds a second: gRPC looks for something to do now and then."""
 
 
-async def measure(home: Path, texts: Texts, number: int, idle_seconds: float) -> list[Figure]:
+async def measure(home: Path, texts: Texts, sizes: Sizes) -> list[Figure]:
     """Loads a model, works, and waits until it is unloaded.
 
     Args:
         home: For the process.
         texts: Documents.
-        number: Long texts that are embedded.
-        idle_seconds: Until it is unloaded.
+        sizes: Documents, an eighth of which are long ones, callers, and the time without a call.
     """
-    with stack.embedding(home, "--idle-seconds", str(idle_seconds + SPARE_SECONDS)) as process:
+    with stack.embedding(home, "--idle-seconds", str(sizes.idle + SPARE_SECONDS)) as process:
         async with calls.opened(process) as stub:
             await stub.GetModel(pb.GetModelRequest())
-            before, idle_before = process.resident_bytes(), await _idle_share(process, idle_seconds)
+            before, idle_before = process.resident_bytes(), await _idle_share(process, sizes.idle)
             load_seconds = await _load(stub)
             loaded = process.resident_bytes()
-            await asyncio.gather(*(calls.embed(stub, [texts.long()]) for _ in range(number)))
-            await calls.throughput(stub, texts, number, CALLERS, TEXTS_A_CALL)
-            worked, idle_loaded = process.resident_bytes(), await _idle_share(process, idle_seconds)
+            await asyncio.gather(*(calls.embed(stub, [texts.long()]) for _ in range(sizes.documents // LONG_SHARE)))
+            await calls.throughput(stub, texts, sizes.documents, sizes.callers, TEXTS_A_CALL)
+            worked, idle_loaded = process.resident_bytes(), await _idle_share(process, sizes.idle)
             await unloaded(stub)
             after = process.resident_bytes()
             reload_seconds, peak = await _load(stub), process.peak_bytes()

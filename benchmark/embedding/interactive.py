@@ -10,7 +10,8 @@ import numpy as np
 
 from benchmark.embedding import calls
 from benchmark.embedding.calls import Stub
-from benchmark.embedding.speed import CALLERS, MILLISECONDS, TEXTS_A_CALL
+from benchmark.embedding.sizes import Sizes
+from benchmark.embedding.speed import MILLISECONDS, TEXTS_A_CALL
 from benchmark.embedding.texts import Texts
 from benchmark.figures import Bound, Figure
 
@@ -18,29 +19,28 @@ ROUNDS = 4
 SEED = 5
 
 
-async def measure(stub: Stub, texts: Texts, number: int, rate: float) -> list[Figure]:
+async def measure(stub: Stub, texts: Texts, sizes: Sizes) -> list[Figure]:
     """Asks queries with nothing else to do and during a bulk load, in turn.
 
     Args:
         stub: The service.
         texts: Queries and documents.
-        number: Queries of each.
-        rate: Queries a second, at random moments.
+        sizes: Queries of each, their rate, and callers of the load.
     """
     idle: list[float] = []
     loaded: list[float] = []
     random = np.random.default_rng(SEED)
     for _ in range(ROUNDS):
-        pauses = random.exponential(1 / rate, -(-number // ROUNDS))
+        pauses = random.exponential(1 / sizes.rate, -(-sizes.queries // ROUNDS))
         idle += await _ask(stub, texts, pauses.tolist())
-        load = asyncio.create_task(calls.keep_asking(stub, texts, CALLERS, TEXTS_A_CALL))
+        load = asyncio.create_task(calls.keep_asking(stub, texts, sizes.callers, TEXTS_A_CALL))
         loaded += await _ask(stub, texts, pauses.tolist())
         if load.done():
             await load  # It can only have failed.
         load.cancel()
         await asyncio.wait([load])
     of_idle, of_loaded = (MILLISECONDS * np.percentile(each, (50, 99), method="higher") for each in (idle, loaded))
-    during = f"{CALLERS} callers of {TEXTS_A_CALL} texts"
+    during = f"{sizes.callers} callers of {TEXTS_A_CALL} texts"
     return [
         Figure(f"query during {during}, p50; idle", of_loaded[0], "ms", of_idle[0]),
         Figure(f"query during {during}, p99 of {len(loaded)}; idle", of_loaded[1], "ms", of_idle[1], Bound(3)),

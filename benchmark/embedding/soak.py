@@ -25,7 +25,7 @@ from benchmark.stack import Process
 from hippovault.embedding.v1 import embedding_pb2 as pb
 from hippovault_chassis.errors import ServiceError
 
-FLAGS = ("--idle-seconds", "1", "--cache-mebibytes", "4")
+FLAGS = ("--idle-seconds", "0.5", "--cache-mebibytes", "4")
 """Pauses are long enough to unload the model, and the cache is full before memory is compared."""
 ROUND_SECONDS = 60
 FEWEST_ROUNDS = 3

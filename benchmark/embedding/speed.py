@@ -11,12 +11,12 @@ from functools import partial
 from benchmark.embedding import calls
 from benchmark.embedding.calls import Stub
 from benchmark.embedding.program import Program
+from benchmark.embedding.sizes import Sizes
 from benchmark.embedding.texts import Texts
 from benchmark.figures import BLOCK, Bound, Figure, medians, timed
 from hippovault.embedding.v1 import embedding_pb2 as pb
 from hippovault_embedding.settings import default_threads
 
-CALLERS = 32
 TEXTS_A_CALL = 4
 ONE_BY_ONE = 4
 """One text at a time is slow: only every so many texts of the others are measured so."""
@@ -58,34 +58,33 @@ class Way:
         return tokens / seconds
 
 
-async def bulk(stub: Stub, program: Program, texts: Texts, number: int, rounds: int) -> list[Figure]:
+async def bulk(stub: Stub, program: Program, texts: Texts, sizes: Sizes) -> list[Figure]:
     """Compares many callers with direct batches of the best size, and with one call at a time.
 
     Args:
         stub: The service.
         program: All threads for one inference.
         texts: Documents.
-        number: Of each round.
-        rounds: All are measured in turn so many times.
+        sizes: Callers, documents of each round, and rounds.
     """
-    best = _best_way(program, texts.documents(number))
-    few = max(1, number // ONE_BY_ONE)
+    best = _best_way(program, texts.documents(sizes.documents))
+    number, callers, few = sizes.documents, sizes.callers, max(1, sizes.documents // ONE_BY_ONE)
     measured = [
         (
             best.throughput(texts.documents(number)),
-            await calls.throughput(stub, texts, number, CALLERS),
-            await calls.throughput(stub, texts, number, CALLERS, TEXTS_A_CALL),
+            await calls.throughput(stub, texts, number, callers),
+            await calls.throughput(stub, texts, number, callers, TEXTS_A_CALL),
             await calls.throughput(stub, texts, few),
             _alone(program, texts.documents(few)),
         )
-        for _ in range(rounds)
+        for _ in range(sizes.rounds)
     ]
     direct, ones, fours, one_by_one, directly_alone = medians(measured)
     unit, near = "tokens/s", Bound(0.9, at_least=True)
     return [
-        Figure(f"{CALLERS} callers of 1 text; direct in batches", ones, unit, direct, near),
-        Figure(f"{CALLERS} callers of {TEXTS_A_CALL} texts; direct in batches", fours, unit, direct, near),
-        Figure(f"{CALLERS} callers of 1 text; one call at a time", ones, unit, one_by_one, Bound(3, at_least=True)),
+        Figure(f"{callers} callers of 1 text; direct in batches", ones, unit, direct, near),
+        Figure(f"{callers} callers of {TEXTS_A_CALL} texts; direct in batches", fours, unit, direct, near),
+        Figure(f"{callers} callers of 1 text; one call at a time", ones, unit, one_by_one, Bound(3, at_least=True)),
         Figure(f"direct in {best.name}; one by one", direct, unit, directly_alone),
     ]
 

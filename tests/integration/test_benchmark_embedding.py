@@ -31,7 +31,7 @@ def report(home: Path, name: str) -> dict[str, Any]:
 
 
 def test_it_prints_a_table_and_writes_a_report(home: Path) -> None:
-    small = ["--queries", "4", "--rate", "50", "--documents", "8", "--rounds", "1", "--idle", "0.1"]
+    small = ["--queries", "4", "--callers", "4", "--rate", "50", "--documents", "8", "--rounds", "1", "--idle", "0.1"]
     done = benchmark(home, *small)
     assert done.returncode == 0, done.stderr
     assert "query over gRPC" in done.stdout
