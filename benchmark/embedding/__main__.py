@@ -61,10 +61,11 @@ async def _measure(directory: Path, source: Texts, sizes: Sizes) -> list[Figure]
     figures = await footprint.measure(directory / "footprint", source, sizes)
     with stack.embedding(directory / "speed") as process:
         async with calls.opened(process) as stub:
-            await calls.throughput(stub, source, sizes.documents)  # Loads the model.
+            await calls.throughput(stub, source.documents, sizes.documents)  # Loads the model.
             program = Program(default_threads())
             figures += await speed.queries(stub, program, source, sizes.queries)
-            figures += await speed.bulk(stub, program, source, sizes)
+            figures += await speed.bulk(stub, program, source.documents, "text", sizes)
+            figures += await speed.bulk(stub, program, source.short, "short text", sizes)
             figures += await interactive.measure(stub, source, sizes)
     return figures
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
-from benchmark.embedding.texts import Texts
+from benchmark.embedding.texts import Supply
 from benchmark.stack import Process
 from hippovault.embedding.v1 import embedding_pb2 as pb
 from hippovault.embedding.v1.embedding_pb2_grpc import EmbeddingServiceStub
@@ -42,19 +42,19 @@ async def ask(stub: Stub, query: str) -> pb.EmbedResponse:
     return await embed(stub, [query], pb.INPUT_TYPE_QUERY)
 
 
-async def keep_asking(stub: Stub, texts: Texts, callers: int, texts_a_call: int) -> None:
+async def keep_asking(stub: Stub, texts: Supply, callers: int, texts_a_call: int) -> None:
     """Has so many callers embed documents, each its next call when it has the answer to the last, until cancelled."""
 
     async def caller() -> None:
         while True:
-            await embed(stub, texts.documents(texts_a_call))
+            await embed(stub, texts(texts_a_call))
 
     async with asyncio.TaskGroup() as group:
         for _ in range(callers):
             group.create_task(caller())
 
 
-async def throughput(stub: Stub, texts: Texts, number: int, callers: int = 1, texts_a_call: int = 1) -> float:
+async def throughput(stub: Stub, texts: Supply, number: int, callers: int = 1, texts_a_call: int = 1) -> float:
     """Returns the tokens a second that callers get embedded while all of them are at work.
 
     Args:
@@ -69,7 +69,7 @@ async def throughput(stub: Stub, texts: Texts, number: int, callers: int = 1, te
 
     async def caller() -> None:
         while len(answers) < callers + calls:
-            response = await embed(stub, texts.documents(texts_a_call))
+            response = await embed(stub, texts(texts_a_call))
             answers.append((time.perf_counter(), sum(info.token_count for info in response.texts)))
 
     await asyncio.gather(*(caller() for _ in range(callers)))

@@ -40,7 +40,7 @@ async def measure(home: Path, texts: Texts, sizes: Sizes) -> list[Figure]:
             load_seconds = await _load(stub)
             loaded = process.resident_bytes()
             await asyncio.gather(*(calls.embed(stub, [texts.long()]) for _ in range(sizes.documents // LONG_SHARE)))
-            await calls.throughput(stub, texts, sizes.documents, sizes.callers, TEXTS_A_CALL)
+            await calls.throughput(stub, texts.documents, sizes.documents, sizes.callers, TEXTS_A_CALL)
             worked, idle_loaded = process.resident_bytes(), await _idle_share(process, sizes.idle)
             await unloaded(stub)
             after = process.resident_bytes()

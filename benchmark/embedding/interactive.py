@@ -33,7 +33,7 @@ async def measure(stub: Stub, texts: Texts, sizes: Sizes) -> list[Figure]:
     for _ in range(ROUNDS):
         pauses = random.exponential(1 / sizes.rate, -(-sizes.queries // ROUNDS))
         idle += await _ask(stub, texts, pauses.tolist())
-        load = asyncio.create_task(calls.keep_asking(stub, texts, sizes.callers, TEXTS_A_CALL))
+        load = asyncio.create_task(calls.keep_asking(stub, texts.documents, sizes.callers, TEXTS_A_CALL))
         loaded += await _ask(stub, texts, pauses.tolist())
         if load.done():
             await load  # It can only have failed.
@@ -49,7 +49,7 @@ async def measure(stub: Stub, texts: Texts, sizes: Sizes) -> list[Figure]:
 
 async def _ask(stub: Stub, texts: Texts, pauses: Sequence[float]) -> list[float]:
     """Returns the seconds from the moment at which each query was due, whether or not those before were answered."""
-    queries = texts.queries(len(pauses))
+    queries = texts.short(len(pauses))
     start = time.perf_counter()
 
     async def one(query: str, due: float) -> float:

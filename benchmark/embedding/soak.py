@@ -57,7 +57,7 @@ class Source:
 
     def query(self) -> pb.EmbedRequest:
         """One short text."""
-        return self._with_known(self.texts.queries(1), input_type=pb.INPUT_TYPE_QUERY)
+        return self._with_known(self.texts.short(1), input_type=pb.INPUT_TYPE_QUERY)
 
     def document(self) -> pb.EmbedRequest:
         """One text, and one that is known."""

@@ -12,7 +12,7 @@ from benchmark.embedding import calls
 from benchmark.embedding.calls import Stub
 from benchmark.embedding.program import Program
 from benchmark.embedding.sizes import Sizes
-from benchmark.embedding.texts import Texts
+from benchmark.embedding.texts import Supply, Texts
 from benchmark.figures import BLOCK, Bound, Figure, medians, timed
 from hippovault.embedding.v1 import embedding_pb2 as pb
 from hippovault_embedding.settings import default_threads
@@ -27,7 +27,7 @@ MILLISECONDS = 1000
 
 async def queries(stub: Stub, program: Program, texts: Texts, number: int) -> list[Figure]:
     """Compares a query of a caller who is alone with a direct call, and one from the cache with an empty hop."""
-    asked = texts.queries(number)
+    asked = texts.short(number)
     service, direct, cached, hop = [], [], [], []
     for start in range(0, number, BLOCK):
         block = asked[start : start + BLOCK]
@@ -58,34 +58,35 @@ class Way:
         return tokens / seconds
 
 
-async def bulk(stub: Stub, program: Program, texts: Texts, sizes: Sizes) -> list[Figure]:
+async def bulk(stub: Stub, program: Program, texts: Supply, kind: str, sizes: Sizes) -> list[Figure]:
     """Compares many callers with direct batches of the best size, and with one call at a time.
 
     Args:
         stub: The service.
         program: All threads for one inference.
         texts: Documents.
+        kind: What one of them is.
         sizes: Callers, documents of each round, and rounds.
     """
-    best = _best_way(program, texts.documents(sizes.documents))
+    best = _best_way(program, texts(sizes.documents))
     number, callers, few = sizes.documents, sizes.callers, max(1, sizes.documents // ONE_BY_ONE)
     measured = [
         (
-            best.throughput(texts.documents(number)),
+            best.throughput(texts(number)),
             await calls.throughput(stub, texts, number, callers),
             await calls.throughput(stub, texts, number, callers, TEXTS_A_CALL),
             await calls.throughput(stub, texts, few),
-            _alone(program, texts.documents(few)),
+            _alone(program, texts(few)),
         )
         for _ in range(sizes.rounds)
     ]
     direct, ones, fours, one_by_one, directly_alone = medians(measured)
     unit, near = "tokens/s", Bound(0.9, at_least=True)
     return [
-        Figure(f"{callers} callers of 1 text; direct in batches", ones, unit, direct, near),
-        Figure(f"{callers} callers of {TEXTS_A_CALL} texts; direct in batches", fours, unit, direct, near),
-        Figure(f"{callers} callers of 1 text; one call at a time", ones, unit, one_by_one, Bound(3, at_least=True)),
-        Figure(f"direct in {best.name}; one by one", direct, unit, directly_alone),
+        Figure(f"{callers} callers of 1 {kind}; direct in batches", ones, unit, direct, near),
+        Figure(f"{callers} callers of {TEXTS_A_CALL} {kind}s; direct in batches", fours, unit, direct, near),
+        Figure(f"{callers} callers of 1 {kind}; one call at a time", ones, unit, one_by_one, Bound(3, at_least=True)),
+        Figure(f"{kind}s direct in {best.name}; 1 by 1", direct, unit, directly_alone),
     ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import itertools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,9 +20,13 @@ MEDIAN_WORDS = 25
 SPREAD = 0.6
 """Of the logarithm of a made text's length."""
 SHORTEST_WORD = 3
-QUERY_WORDS = 10
+SHORT_WORDS = 10
 LONG_DOCUMENTS = 24
 """In a long text: several windows of a model."""
+
+
+Supply = Callable[[int], list[str]]
+"""Gives so many texts."""
 
 
 class Texts:
@@ -39,9 +43,9 @@ class Texts:
         """Returns texts as the source has them."""
         return list(itertools.islice(self._next, number))
 
-    def queries(self, number: int) -> list[str]:
-        """Returns the beginnings of texts, as questions."""
-        return [f"{' '.join(next(self._next).split()[:QUERY_WORDS])}?" for _ in range(number)]
+    def short(self, number: int) -> list[str]:
+        """Returns the beginnings of texts."""
+        return [" ".join(text.split()[:SHORT_WORDS]) for text in self.documents(number)]
 
     def long(self) -> str:
         """Returns a text beyond a model's window."""
