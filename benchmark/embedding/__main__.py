@@ -11,7 +11,7 @@ from typing import Annotated
 from cyclopts import App, Parameter, validators
 
 from benchmark import report, stack
-from benchmark.embedding import calls, footprint, interactive, soak, speed, texts
+from benchmark.embedding import calls, footprint, interactive, reference, soak, speed, texts
 from benchmark.embedding.program import Program
 from benchmark.embedding.sizes import Sizes
 from benchmark.embedding.texts import Texts
@@ -62,6 +62,7 @@ async def _measure(directory: Path, source: Texts, sizes: Sizes) -> list[Figure]
     with stack.embedding(directory / "speed") as process:
         async with calls.opened(process) as stub:
             await calls.throughput(stub, source.documents, sizes.documents)  # Loads the model.
+            figures.append(await reference.measure(stub))
             program = Program(default_threads())
             figures += await speed.queries(stub, program, source, sizes.queries)
             figures += await speed.bulk(stub, program, source.documents, "text", sizes)
