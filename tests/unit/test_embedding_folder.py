@@ -218,6 +218,7 @@ def test_weights_in_a_file_of_their_own(path: Path) -> None:
         ("config.json", '{"hidden_size": "32"}', r"config\.json: hidden_size must be a positive integer, is '32'"),
         ("config.json", '{"hidden_size": 32, "max_position_embeddings": 0}', "max_position_embeddings must be"),
         ("tokenizer_config.json", '{"model_max_length": "x"}', r"tokenizer_config\.json: model_max_length"),
+        ("sentence_bert_config.json", '{"do_lower_case": true}', "do_lower_case must be false"),
         ("modules.json", "{}", r"modules\.json must hold a JSON array"),
         ("modules.json", '[{"type": "sentence_transformers.models.Dense"}]', r"modules\.json has a module .*Dense"),
         ("modules.json", "[1]", r"modules\.json has a module"),
@@ -236,7 +237,6 @@ def test_weights_in_a_file_of_their_own(path: Path) -> None:
         ("1_Pooling/config.json", '{"pooling_mode": "mean", "include_prompt": false}', "include_prompt must be true"),
         ("config_sentence_transformers.json", '{"prompts": {"query": 1}}', "prompts must be an object of strings"),
         ("config_sentence_transformers.json", '{"prompts": ["query"]}', "prompts must be an object of strings"),
-        ("onnx/model.onnx", "", r"model\.onnx is empty"),
     ],
 )
 def test_a_file_that_says_what_cannot_be_done(path: Path, file: str, content: str, message: str) -> None:
@@ -282,6 +282,15 @@ def test_bytes_that_are_no_json(path: Path, file: str, content: bytes) -> None:
         folder.read("tiny", path)
 
 
+@pytest.mark.parametrize("place", range(folder.CHUNK_BYTES - 20, folder.CHUNK_BYTES + 2))
+def test_weights_told_where_two_chunks_meet(path: Path, place: int) -> None:
+    network = path / "onnx" / "model.onnx"
+    entry = b"\x0a\x08location\x12\x04name"
+    network.write_bytes(bytes(place) + entry + bytes(10))
+    with pytest.raises(FileNotFoundError, match="/name'"):
+        folder.read("tiny", path)
+
+
 def test_weights_in_what_is_no_file(path: Path) -> None:
     network = path / "onnx" / "model.onnx"
     network.write_bytes(network.read_bytes() + b"\x0a\x08location\x12\x03a\x00b")
@@ -302,7 +311,7 @@ def test_a_window_that_the_prefix_fills(path: Path) -> None:
         ModelTokenizer(folder.read("tiny", path))
 
 
-@pytest.mark.parametrize("cut", [0.5, 0.999])
+@pytest.mark.parametrize("cut", [0, 0.5, 0.999])
 def test_a_network_that_is_cut_off(path: Path, cut: float) -> None:
     network = path / "onnx" / "model.onnx"
     content = network.read_bytes()

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import mmap
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,9 @@ AFTER_PADDING = frozenset({"camembert", "mpnet", "roberta", "xlm-roberta", "xlm-
 """Kinds of model whose positions are counted from behind the padding token's id."""
 WEIGHTS = re.compile(rb"\x0a\x08location\x12([\x01-\x7f])")
 """StringStringEntryProto of onnx.proto: key (field 1) "location", then the length of its value (field 2)."""
+ENTRY_BYTES = 256
+"""More than such an entry has."""
+CHUNK_BYTES = 1024 * 1024
 
 
 def read(name: str, folder: Path) -> Model:
@@ -45,6 +47,7 @@ def read(name: str, folder: Path) -> Model:
     config = _json(folder / "config.json")
     prompts = _json(folder / "config_sentence_transformers.json", required=False)
     _check_modules(folder)
+    _check_letters(folder)
     return Model(
         name=name,
         onnx=ModelFile.as_it_is(network),
@@ -60,16 +63,22 @@ def read(name: str, folder: Path) -> Model:
 
 def _weights(network: Path) -> list[Path]:
     """Returns the files that a network refers to for its weights; they lie beside it."""
-    with network.open("rb") as file:
-        if not network.stat().st_size:
-            raise ModelError(f"{network} is empty")
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            found = {content[match.end() : match.end() + match[1][0]] for match in WEIGHTS.finditer(content)}
-    names = sorted(location.decode(errors="replace") for location in found)
+    names = sorted({location.decode(errors="replace") for location in _locations(network)})
     for name in names:
         if not name.isprintable():
             raise ModelError(f"{network} refers to weights in {name!r}, which is no file's name")
     return [network.parent / name for name in names]
+
+
+def _locations(network: Path) -> Iterator[bytes]:
+    with network.open("rb") as file:
+        kept = b""
+        while chunk := file.read(CHUNK_BYTES):
+            content = kept + chunk
+            for match in WEIGHTS.finditer(content):
+                if (end := match.end() + match[1][0]) <= len(content):
+                    yield content[match.end() : end]
+            kept = content[-ENTRY_BYTES:]  # What begins here is seen whole with the next chunk.
 
 
 def _check_modules(folder: Path) -> None:
@@ -78,6 +87,12 @@ def _check_modules(folder: Path) -> None:
         kind = str(module.get("type", "")) if isinstance(module, dict) else ""
         if kind.rpartition(".")[2] not in MODULES:
             raise ModelError(f"{path} has a module {kind!r}; only {', '.join(sorted(MODULES))} can be served")
+
+
+def _check_letters(folder: Path) -> None:
+    path = folder / "sentence_bert_config.json"
+    if _json(path, required=False).get("do_lower_case"):
+        raise ModelError(f"{path}: do_lower_case must be false; what is done to letters stands in tokenizer.json")
 
 
 def _window(folder: Path, config: Mapping[str, Any]) -> int:
