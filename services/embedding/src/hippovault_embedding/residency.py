@@ -44,6 +44,7 @@ class Residency:
         self._users = 0
         self._timer: asyncio.TimerHandle | None = None
         self._changing = asyncio.Lock()
+        self._loading: asyncio.Task[None] | None = None
         self._unloading: asyncio.Task[None] | None = None
         self.loaded = False
         self.load_error = ""
@@ -59,8 +60,10 @@ class Residency:
         self._users += 1
         try:
             if not self.loaded:
+                if self._loading is None or self._loading.done():
+                    self._loading = asyncio.create_task(self._ensure_loaded())
                 # A caller that goes away does not take the model from those who wait for the same load.
-                await asyncio.shield(asyncio.ensure_future(self._ensure_loaded()))
+                await asyncio.shield(self._loading)
             yield
         finally:
             self._users -= 1
