@@ -182,7 +182,8 @@ def _is_refused(process: Process) -> bool:
 def test_what_takes_longer_than_the_grace_ends_with_the_process(home: Path, part: str) -> None:
     request = bulk(250) if part == "computing" else bulk(230, 10_000)
     request.max_windows = 1 if part == "computing" else 64
-    with serving(home, module="support.short_grace", PYTHONPATH=str(TESTS)) as (process, stub):
+    flags = ("--max-queue-tokens", "100000000")  # Both are taken on.
+    with serving(home, *flags, module="support.short_grace", PYTHONPATH=str(TESTS)) as (process, stub):
         embed(stub, "x")
         calls = [stub.Embed.future(request, timeout=SECONDS) for _ in range(2)]
         until(lambda: scrape(process).value("grpc_server_in_flight", grpc_method="Embed") == 2)

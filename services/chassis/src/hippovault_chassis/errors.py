@@ -131,7 +131,7 @@ class ServiceError(Exception):
         return cls(call.code(), call.code().name, f"the {service} service: {call.details()}")
 
 
-def told(error: Exception) -> str:
+def told(error: BaseException) -> str:
     """Returns what people are told of a failure; of the system's without the number that it has for it."""
     if not isinstance(error, OSError) or error.strerror is None:
         return str(error)

@@ -6,6 +6,7 @@ import asyncio
 
 from hippovault.embedding.v1.embedding_pb2_grpc import add_EmbeddingServiceServicer_to_server
 from hippovault_chassis import process, serving
+from hippovault_embedding import memory
 from hippovault_embedding.catalogue import Catalogue
 from hippovault_embedding.servicer import NAME, EmbeddingServicer
 from hippovault_embedding.settings import EmbeddingSettings
@@ -13,6 +14,7 @@ from hippovault_embedding.settings import EmbeddingSettings
 
 def main() -> None:
     """Serves until the process is asked to stop."""
+    memory.keep_together()
     process.run("embedding", EmbeddingSettings, serve)
 
 

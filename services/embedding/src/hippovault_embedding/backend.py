@@ -21,6 +21,16 @@ class Options:
     token_encoding: pb.TokenEncoding.ValueType = pb.TOKEN_ENCODING_UNSPECIFIED
 
 
+BITS = {
+    pb.TOKEN_ENCODING_UNSPECIFIED: 0,
+    pb.TOKEN_ENCODING_FLOAT32: 32,
+    pb.TOKEN_ENCODING_INT8: 8,
+    pb.TOKEN_ENCODING_INT4: 4,
+    pb.TOKEN_ENCODING_SIGN: 1,
+}
+"""Of a token's code, a dimension."""
+
+
 @dataclass(frozen=True)
 class Piece:
     """What one row of an inference is computed from: a window of a text."""
@@ -34,6 +44,11 @@ class Piece:
     own: slice = field(default_factory=lambda: slice(0))
     """The places of `ids` whose token vectors are told: no special tokens, no prefix, nothing of the window before."""
     token_encoding: pb.TokenEncoding.ValueType = pb.TOKEN_ENCODING_UNSPECIFIED
+
+    def row_bytes(self, dimensions: int) -> int:
+        """Returns how many bytes its vector and codes will have."""
+        tokens = len(range(*self.own.indices(len(self.ids))))
+        return dimensions * (32 + tokens * BITS[self.token_encoding]) // 8
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -23,6 +24,9 @@ log = structlog.get_logger()
 
 URGENT_SECONDS = 2.0
 """How long after a query batches of documents stay small: the next query may come at any moment, and waits for one."""
+PATIENCE_SECONDS = 1.0
+"""How long documents wait while queries come without a break; then one batch of them goes first, which takes a query a
+few hundredths of a second."""
 MAX_RETRY_SECONDS = 30.0
 
 
@@ -76,19 +80,29 @@ class Batcher:
         self._metrics = ModelMetrics(model)
         self._metrics.watch(self._queries, self._documents)
         self._last_query = -URGENT_SECONDS
+        self._documents_turn = 0.0
+        """When documents came to an empty lane, or last had a batch."""
+        self._closed = False
         self._dispatching: asyncio.Task[None] | None = None
         self._batches: dict[asyncio.Task[None], set[Ticket]] = {}
 
-    def admit(self, *, query: bool) -> None:
-        """Refuses a call that would not be queued, before anything is done for it.
+    @contextmanager
+    def expecting(self, tokens: int, *, query: bool) -> Iterator[None]:
+        """Keeps a place in the queue for a call that is still prepared, so that a burst of calls is refused in time.
+
+        Args:
+            tokens: That the call will have, about.
+            query: Which lane.
 
         Raises:
             ServiceError: RESOURCE_EXHAUSTED, QUEUE_FULL.
         """
-        lane = self._queries if query else self._documents
-        if lane.tokens >= self.limits.queue_tokens:
-            problem = f"{lane.tokens} tokens wait, at most {self.limits.queue_tokens} may"
-            raise self._exhausted("QUEUE_FULL", problem, lane.tokens - self.limits.queue_tokens / 2)
+        lane = self._admitting(query=query)
+        lane.expected += tokens
+        try:
+            yield
+        finally:
+            lane.expected -= tokens
 
     async def submit(self, pieces: Sequence[Piece], *, query: bool) -> Computed:
         """Returns the rows of the pieces, in order.
@@ -99,14 +113,15 @@ class Batcher:
         Raises:
             ServiceError: RESOURCE_EXHAUSTED, DEADLINE_EXCEEDED, or what computing failed with.
         """
-        self.admit(query=query)
-        lane = self._queries if query else self._documents
+        lane = self._admitting(query=query)
         seconds = deadline.remaining()
-        self._refuse_late(seconds, self._ahead(query=query) + sum(piece.size for piece in pieces))
         now = time.monotonic()
         ticket = Ticket(pieces, now, now + seconds)
+        self._refuse_late(seconds, ticket.tokens, query=query)
         if query:
             self._last_query = now
+        elif not lane:
+            self._documents_turn = now
         lane.add(ticket)
         self._dispatch()
         try:
@@ -124,20 +139,33 @@ class Batcher:
         return Computed(rows, ticket.queue_seconds, ticket.inference_seconds)
 
     async def close(self) -> None:
-        """Waits for the batches that have begun; what waits is dropped."""
+        """Waits for the batches that have begun; who waits for others is told that the service stops."""
+        self._closed = True
         if self._dispatching:
             self._dispatching.cancel()
+        self._drop(_stopping())
         await asyncio.gather(*self._batches, return_exceptions=True)
 
-    def _ahead(self, *, query: bool) -> int:
-        return self._queries.tokens + (0 if query else self._documents.tokens)
+    def _admitting(self, *, query: bool) -> Lane:
+        """Returns the lane that a call goes to, unless it is full."""
+        if self._closed:
+            raise _stopping()
+        lane = self._queries if query else self._documents
+        tokens, most = lane.tokens + lane.expected, self.limits.queue_tokens
+        if tokens >= most:
+            problem = f"{tokens} tokens wait, at most {most} may"
+            raise self._exhausted("QUEUE_FULL", problem, tokens - most / 2)
+        return lane
 
-    def _refuse_late(self, seconds: float, tokens: int) -> None:
+    def _refuse_late(self, seconds: float, tokens: int, *, query: bool) -> None:
         """Refuses what would be computed for nobody."""
-        speed = self._speed.tokens_a_second
-        if speed and tokens / speed > seconds:
-            problem = f"{tokens} tokens take about {tokens / speed:.1f} s, the deadline leaves {seconds:.1f} s"
-            raise self._exhausted("DEADLINE_TOO_SHORT", problem, tokens - seconds * speed)
+        batch = self.limits.batch_tokens
+        ahead = self._queries.before(tokens, batch) if query else self._queries.tokens
+        ahead += 0 if query else self._documents.before(tokens, batch)
+        total, speed = ahead + tokens, self._speed.tokens_a_second
+        if speed and total / speed > seconds:
+            problem = f"{total} tokens take about {total / speed:.1f} s, the deadline leaves {seconds:.1f} s"
+            raise self._exhausted("DEADLINE_TOO_SHORT", problem, total - seconds * speed)
 
     def _exhausted(self, reason: str, problem: str, tokens_over: float) -> ServiceError:
         """Returns the refusal; its RetryInfo is when the tokens that are too many will have been computed."""
@@ -161,6 +189,13 @@ class Batcher:
             self._batches[task] = {waiting.ticket for waiting in batch}
             task.add_done_callback(self._ended)
 
+    def _drop(self, error: Exception) -> None:
+        """Ends every call that waits."""
+        for lane in (self._queries, self._documents):
+            for ticket in lane.tickets:
+                lane.discard(ticket)
+                ticket.fail(error)
+
     def _ended(self, batch: asyncio.Task[None]) -> None:
         del self._batches[batch]
         self._slots.release()
@@ -172,24 +207,28 @@ class Batcher:
                 batch.cancel()
 
     def _next(self) -> list[Waiting]:
-        if self._queries:
-            return self._queries.batch(self.limits.batch_tokens, self.limits.batch_pieces)
-        if not self._documents:
-            return []
-        urgent = time.monotonic() - self._last_query < URGENT_SECONDS
-        tokens = self.limits.urgent_batch_tokens if urgent else self.limits.batch_tokens
-        return self._documents.batch(tokens, self.limits.batch_pieces)
+        now, limits = time.monotonic(), self.limits
+        patient = not self._documents or now - self._documents_turn < PATIENCE_SECONDS
+        if self._queries and patient:
+            return self._queries.batch(limits.batch_tokens, limits.batch_pieces)
+        self._documents_turn = now
+        urgent = now - self._last_query < URGENT_SECONDS
+        tokens = limits.urgent_batch_tokens if urgent else limits.batch_tokens
+        return self._documents.batch(tokens, limits.batch_pieces)
 
     async def _compute(self, batch: Sequence[Waiting]) -> None:
         started = time.monotonic()
         deadline.start(max(waiting.ticket.ends for waiting in batch) - started)
         try:
             rows = await self._run([waiting.piece for waiting in batch])
-        except Exception as error:  # noqa: BLE001  # Every caller in the batch is told; the next batch goes on.
-            self._metrics.inference_failures.inc()
-            for ticket in {waiting.ticket for waiting in batch}:
-                if not ticket.done.done():
-                    ticket.done.set_exception(error)
+            if len(rows) != len(batch):
+                raise RuntimeError(f"{len(rows)} rows came of {len(batch)} pieces")  # noqa: TRY301
+        except BaseException as error:  # noqa: BLE001  # Every caller in the batch is told; the next batch goes on.
+            failure = _failure(error)
+            if not isinstance(error, asyncio.CancelledError):
+                self._metrics.inference_failures.inc()
+            for waiting in batch:
+                waiting.ticket.fail(failure)
             return
         seconds = time.monotonic() - started
         tokens = len(batch) * batch[-1].piece.size
@@ -217,3 +256,14 @@ class Batcher:
         if tokens < self.limits.urgent_batch_tokens // 2:
             return
         self._speed.note(tokens, seconds)
+
+
+def _failure(error: BaseException) -> Exception:
+    """Returns what callers are told. A cancellation is not theirs, a panic of native code no Exception."""
+    if isinstance(error, asyncio.CancelledError):
+        return _stopping()
+    return error if isinstance(error, Exception) else RuntimeError(f"{type(error).__name__}: {error}")
+
+
+def _stopping() -> ServiceError:
+    return ServiceError.unavailable("embedding", "it is stopping")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 
 import structlog
@@ -18,6 +20,11 @@ from hippovault_embedding.model import ModelError, ModelFacts
 from hippovault_embedding.residency import Residency, cause
 
 log = structlog.get_logger()
+
+MAX_ANSWER_BYTES = 3 * 1024 * 1024
+"""Vectors and codes of one answer: gRPC clients take 4 MiB unless they are told otherwise."""
+CHARACTERS_A_TOKEN = 4
+"""Of running text, about."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +90,8 @@ class Embedder:
 
         Raises:
             ServiceError: UNAVAILABLE when the model cannot be used, RESOURCE_EXHAUSTED when too much waits,
-                DEADLINE_EXCEEDED when the time is up, INVALID_ARGUMENT when the model's server refuses a text.
+                DEADLINE_EXCEEDED when the time is up, INVALID_ARGUMENT when the model's server refuses a text or the
+                answer would be too large.
         """
         facts = await self.facts()
         keys = [self._cache.key(facts.revision, options, text) for text in texts]
@@ -92,15 +100,20 @@ class Embedder:
         self._metrics.cache_hits.inc(len(texts) - len(missing))
         self._metrics.cache_misses.inc(len(missing))
         if not missing:
+            _check_answer(found, [], facts.dimensions)
             return Embedded(facts, [replace(each, cached=True) for each in found if each])
-        self._batcher.admit(query=options.query)
-        async with self.residency.use():
-            if (await self.facts()).revision != facts.revision:  # The files changed before they were loaded.
+        wanted = [texts[index] for index in missing]
+        async with AsyncExitStack() as used:
+            with self._batcher.expecting(_expected_tokens(wanted, options, facts), query=options.query):
+                await used.enter_async_context(self.residency.use())
+                changed = (await self.facts()).revision != facts.revision
+                started = time.monotonic()
+                prepared = [] if changed else await self._backend.prepare(wanted, options)
+                tokenized = time.monotonic() - started
+            if changed:  # The files did, before they were loaded.
                 return await self.embed(texts, options)
-            started = time.monotonic()
-            prepared = await self._backend.prepare([texts[index] for index in missing], options)
-            tokenized = time.monotonic() - started
             self._tell_tokenized(prepared, started, tokenized)
+            _check_answer(found, prepared, facts.dimensions)
             pieces = [piece for each in prepared for piece in each.pieces]
             computed = await self._batcher.submit(pieces, query=options.query)
         self._tell_unknown(prepared)
@@ -159,3 +172,21 @@ def _check_none_refused(embeddings: Mapping[int, Embedding]) -> None:
     ]
     if refused:
         raise ServiceError.invalid_fields(refused)
+
+
+def _expected_tokens(texts: Sequence[str], options: Options, facts: ModelFacts) -> int:
+    """Returns how many the texts have, about; those of texts that are cut are not counted."""
+    most = facts.window * options.max_windows or sys.maxsize
+    return sum(min(1 + len(text) // CHARACTERS_A_TOKEN, most) for text in texts)
+
+
+def _check_answer(found: Sequence[Embedding | None], prepared: Sequence[Prepared], dimensions: int) -> None:
+    """Refuses what no client could receive, before it is computed."""
+    known = sum(embedding.size for embedding in found if embedding)
+    size = known + sum(piece.row_bytes(dimensions) for each in prepared for piece in each.pieces)
+    if size > MAX_ANSWER_BYTES:
+        problem = (
+            f"their vectors have {size} bytes, an answer {MAX_ANSWER_BYTES} at most; "
+            "send fewer texts, or ask for fewer windows or shorter codes"
+        )
+        raise ServiceError.invalid("texts", problem)

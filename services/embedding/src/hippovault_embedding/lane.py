@@ -5,11 +5,26 @@ from __future__ import annotations
 import asyncio
 import bisect
 import itertools
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from operator import attrgetter
 
 from hippovault_chassis import tracing
 from hippovault_embedding.backend import Piece, Row
+
+
+class Waiting:
+    """A piece that waits."""
+
+    __slots__ = ("order", "piece", "place", "ticket")
+
+    _numbers = itertools.count()
+
+    def __init__(self, ticket: Ticket, place: int, piece: Piece) -> None:
+        self.ticket = ticket
+        self.place = place
+        self.piece = piece
+        self.order = piece.size, next(self._numbers)
+        """By size, then by arrival."""
 
 
 class Ticket:
@@ -22,6 +37,8 @@ class Ticket:
         """When nobody waits for it any more."""
         self.waiting = dict.fromkeys(Waiting(self, place, piece) for place, piece in enumerate(pieces))
         """The pieces that are in no batch yet, in order."""
+        self.tokens = sum(piece.size for piece in pieces)
+        """Of those."""
         self.queue_seconds = 0.0
         """The longest that one of them waited for its batch."""
         self.inference_seconds = 0.0
@@ -39,16 +56,10 @@ class Ticket:
         if not self._open and not self.done.done():
             self.done.set_result([each for each in self._rows if each is not None])
 
-
-@dataclass(eq=False, slots=True)
-class Waiting:
-    """A piece that waits."""
-
-    ticket: Ticket
-    place: int
-    piece: Piece
-    number: int = field(default_factory=itertools.count().__next__)
-    """Of arrival."""
+    def fail(self, error: Exception) -> None:
+        """Ends the call, unless it has ended."""
+        if not self.done.done():
+            self.done.set_exception(error)
 
 
 class Lane:
@@ -62,6 +73,8 @@ class Lane:
     def __init__(self) -> None:
         self.tokens = 0
         """Of all waiting pieces."""
+        self.expected = 0
+        """Tokens, about, of the calls that are still prepared."""
         self._turns: dict[Ticket, None] = {}
         self._by_size: list[Waiting] = []
 
@@ -69,38 +82,48 @@ class Lane:
         """Returns how many pieces wait."""
         return len(self._by_size)
 
+    @property
+    def tickets(self) -> Iterable[Ticket]:
+        """The calls with pieces that wait, in the order of their turns."""
+        return list(self._turns)
+
     def add(self, ticket: Ticket) -> None:
         """Puts the pieces of a call in line."""
         self._turns[ticket] = None
-        for waiting in ticket.waiting:
-            bisect.insort(self._by_size, waiting, key=_order)
-            self.tokens += waiting.piece.size
+        self.tokens += ticket.tokens
+        self._by_size.extend(ticket.waiting)
+        self._by_size.sort(key=_order)  # Mostly in order already, which sorting makes use of.
 
     def discard(self, ticket: Ticket) -> None:
         """Takes out the pieces of a call that still wait."""
-        for waiting in ticket.waiting:
-            place = self._place(waiting)
-            self._take(place, place + 1)
+        if self._turns.pop(ticket, ticket) is ticket:
+            return
+        self._by_size = [waiting for waiting in self._by_size if waiting.ticket is not ticket]
+        self.tokens -= ticket.tokens
+        ticket.tokens = 0
         ticket.waiting.clear()
-        self._turns.pop(ticket, None)
+
+    def before(self, tokens: int, batch_tokens: int) -> int:
+        """Returns the tokens of others that are computed before a new call of so many is done, about."""
+        turns = -(-tokens // batch_tokens)
+        return sum(min(ticket.tokens, turns * batch_tokens) for ticket in self._turns)
 
     def batch(self, max_tokens: int, max_pieces: int) -> list[Waiting]:
-        """Takes out the next batch, smallest piece first.
+        """Takes out the next batch, smallest piece first; empty when none waits.
 
         Args:
             max_tokens: Padding included; a piece that is larger gets a batch of its own.
             max_pieces: At least 1.
         """
+        if not self:
+            return []
         ticket = next(iter(self._turns))
-        start = self._place(next(iter(ticket.waiting)))
+        first = next(iter(ticket.waiting))
+        start = bisect.bisect_left(self._by_size, first.order, key=_order)
         end = start + 1
         while end - start < max_pieces and (side := self._nearest(start, end, max_tokens)) is not None:
             start, end = (start - 1, end) if side < start else (start, end + 1)
         taken = self._take(start, end)
-        for waiting in taken:
-            del waiting.ticket.waiting[waiting]
-            if not waiting.ticket.waiting:
-                del self._turns[waiting.ticket]
         if ticket in self._turns:  # Its next turn comes after everyone else's.
             self._turns[ticket] = self._turns.pop(ticket)
         return taken
@@ -117,16 +140,17 @@ class Lane:
         # A longer piece pads all of the others, a shorter one only itself.
         return below if shorter <= longer * (count - 1) else above
 
-    def _place(self, waiting: Waiting) -> int:
-        return bisect.bisect_left(self._by_size, _order(waiting), key=_order)
-
     def _take(self, start: int, end: int) -> list[Waiting]:
         taken = self._by_size[start:end]
         del self._by_size[start:end]
-        self.tokens -= sum(waiting.piece.size for waiting in taken)
+        for waiting in taken:
+            ticket, size = waiting.ticket, waiting.piece.size
+            self.tokens -= size
+            ticket.tokens -= size
+            del ticket.waiting[waiting]
+            if not ticket.waiting:
+                del self._turns[ticket]
         return taken
 
 
-def _order(waiting: Waiting) -> tuple[int, int]:
-    """By size, then by arrival."""
-    return waiting.piece.size, waiting.number
+_order = attrgetter("order")

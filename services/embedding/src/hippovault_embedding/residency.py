@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
-import gc
-import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -14,12 +11,13 @@ import structlog
 
 from hippovault_chassis import tracing
 from hippovault_chassis.errors import ServiceError, told
+from hippovault_embedding import memory
 from hippovault_embedding.metrics import ModelMetrics
 
 log = structlog.get_logger()
 
 
-def cause(name: str, error: Exception) -> str:
+def cause(name: str, error: BaseException) -> str:
     """Logs why a model cannot be used, and returns what callers are told of it."""
     log.error("model not loaded", model=name, type=type(error).__name__, reason=told(error))
     return f"the model {name} cannot be loaded: {told(error)}"
@@ -60,45 +58,52 @@ class Residency:
         self._users += 1
         try:
             if not self.loaded:
-                if self._loading is None or self._loading.done():
-                    self._loading = asyncio.create_task(self._ensure_loaded())
                 # A caller that goes away does not take the model from those who wait for the same load.
-                await asyncio.shield(self._loading)
+                await asyncio.shield(self._begin_loading())
+            if not self.loaded:
+                raise ServiceError.unavailable("embedding", self.load_error)
             yield
         finally:
             self._users -= 1
             self._restart_timer()
 
     async def close(self) -> None:
-        """Unloads."""
+        """Unloads, unless it is used."""
+        await self._ensure_unloaded()
         if self._timer:
             self._timer.cancel()
-        await self._ensure_unloaded()
+
+    def _begin_loading(self) -> asyncio.Task[None]:
+        """Returns the attempt to load that is under way, which may be a new one."""
+        if self._loading is None or self._loading.done():
+            self._loading = asyncio.create_task(self._ensure_loaded())
+        return self._loading
 
     async def _ensure_loaded(self) -> None:
         async with self._changing:
-            if self.loaded:
-                return
             started = time.monotonic()
             try:
                 await asyncio.to_thread(self._load)
-            except Exception as error:  # Whatever the reason, the process lives and the next call tries again.
+            except asyncio.CancelledError:
+                raise
+            except BaseException as error:  # noqa: BLE001  # A panic of native code is no Exception. The process lives.
                 self._metrics.load_failures.inc()
                 self.load_error = cause(self._name, error)
-                raise ServiceError.unavailable("embedding", self.load_error) from error
+                return
             self.loaded, self.load_error = True, ""
             seconds = time.monotonic() - started
             log.info("model loaded", model=self._name, seconds=round(seconds, 3))
             self._metrics.load_seconds.observe(seconds)
             tracing.record("load", tracing.current(), started, seconds, {"model": self._name})
+        self._restart_timer()  # All who wanted it may be gone.
 
     def _restart_timer(self) -> None:
         if self._timer:
             self._timer.cancel()
         if self._idle_seconds and not self._users and self.loaded:
-            self._timer = asyncio.get_running_loop().call_later(self._idle_seconds, self._start_unloading)
+            self._timer = asyncio.get_running_loop().call_later(self._idle_seconds, self._begin_unloading)
 
-    def _start_unloading(self) -> None:
+    def _begin_unloading(self) -> None:
         self._unloading = asyncio.create_task(self._ensure_unloaded())
 
     async def _ensure_unloaded(self) -> None:
@@ -112,9 +117,4 @@ class Residency:
 
     def _free(self) -> None:
         self._unload()
-        gc.collect()
-        if sys.platform == "linux":
-            # glibc keeps what is freed for later allocations of the process; the system wants it back.
-            trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-            if trim:
-                trim(0)
+        memory.give_back()

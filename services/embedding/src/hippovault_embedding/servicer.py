@@ -15,7 +15,7 @@ from hippovault_chassis.errors import ServiceError
 from hippovault_embedding.backend import Options
 from hippovault_embedding.cache import Embedding
 from hippovault_embedding.catalogue import Catalogue
-from hippovault_embedding.embedder import Embedder
+from hippovault_embedding.embedder import MAX_ANSWER_BYTES, Embedder
 from hippovault_embedding.model import ModelFacts
 from hippovault_embedding.settings import EmbeddingSettings
 
@@ -86,6 +86,7 @@ class EmbeddingServicer(EmbeddingServiceServicer):
             max_queue_tokens=limits.queue_tokens,
             token_encodings=facts.token_encodings,
             server=facts.server,
+            max_answer_bytes=MAX_ANSWER_BYTES,
         )
 
     def _check_texts(self, texts: Sequence[str]) -> None:

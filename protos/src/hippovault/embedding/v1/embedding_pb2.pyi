@@ -258,6 +258,7 @@ class GetModelResponse(_message.Message):
     MAX_QUEUE_TOKENS_FIELD_NUMBER: _builtins.int
     TOKEN_ENCODINGS_FIELD_NUMBER: _builtins.int
     SERVER_FIELD_NUMBER: _builtins.int
+    MAX_ANSWER_BYTES_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     model_revision: _builtins.str
     dimensions: _builtins.int
@@ -282,6 +283,8 @@ class GetModelResponse(_message.Message):
     """Tokens that wait; with as many, a call is RESOURCE_EXHAUSTED."""
     server: _builtins.str
     """Base URL of the server that computes the vectors; empty where this service does."""
+    max_answer_bytes: _builtins.int
+    """Bytes of the vectors and codes of one answer; a request whose answer would have more is INVALID_ARGUMENT."""
     @_builtins.property
     def token_encodings(self) -> _containers.RepeatedScalarFieldContainer[Global___TokenEncoding.ValueType]:
         """What Embed can tell of tokens."""
@@ -303,10 +306,11 @@ class GetModelResponse(_message.Message):
         max_queue_tokens: _builtins.int = ...,
         token_encodings: _abc.Iterable[Global___TokenEncoding.ValueType] | None = ...,
         server: _builtins.str = ...,
+        max_answer_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dimensions", b"dimensions", "load_error", b"load_error", "loaded", b"loaded", "max_batch_tokens", b"max_batch_tokens", "max_queue_tokens", b"max_queue_tokens", "max_text_bytes", b"max_text_bytes", "max_texts", b"max_texts", "max_tokens", b"max_tokens", "max_windows", b"max_windows", "model_revision", b"model_revision", "name", b"name", "server", b"server", "token_encodings", b"token_encodings", "window_overlap", b"window_overlap"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dimensions", b"dimensions", "load_error", b"load_error", "loaded", b"loaded", "max_answer_bytes", b"max_answer_bytes", "max_batch_tokens", b"max_batch_tokens", "max_queue_tokens", b"max_queue_tokens", "max_text_bytes", b"max_text_bytes", "max_texts", b"max_texts", "max_tokens", b"max_tokens", "max_windows", b"max_windows", "model_revision", b"model_revision", "name", b"name", "server", b"server", "token_encodings", b"token_encodings", "window_overlap", b"window_overlap"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -73,9 +73,9 @@ class EmbeddingServiceServicer:
         """Embeds texts, in the order given. Queries are computed before documents, whoever asked first.
 
         INVALID_ARGUMENT: no text, too many texts, a blank text, one with control characters or over the size limit (the
-        field violations name the indices), an unknown model, something that the model cannot do. UNAVAILABLE: the model
-        cannot be loaded, or the server that it stands on does not answer; the reason says why. RESOURCE_EXHAUSTED: the queue
-        is full (QUEUE_FULL), or so long that the deadline would pass (DEADLINE_TOO_SHORT).
+        field violations name the indices), an unknown model, something that the model cannot do, an answer that would be too
+        large. UNAVAILABLE: the model cannot be loaded, or the server that it stands on does not answer; the reason says why.
+        RESOURCE_EXHAUSTED: the queue is full (QUEUE_FULL), or so long that the deadline would pass (DEADLINE_TOO_SHORT).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

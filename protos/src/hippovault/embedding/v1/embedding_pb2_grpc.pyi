@@ -42,9 +42,9 @@ class EmbeddingServiceStub:
     """Embeds texts, in the order given. Queries are computed before documents, whoever asked first.
 
     INVALID_ARGUMENT: no text, too many texts, a blank text, one with control characters or over the size limit (the
-    field violations name the indices), an unknown model, something that the model cannot do. UNAVAILABLE: the model
-    cannot be loaded, or the server that it stands on does not answer; the reason says why. RESOURCE_EXHAUSTED: the queue
-    is full (QUEUE_FULL), or so long that the deadline would pass (DEADLINE_TOO_SHORT).
+    field violations name the indices), an unknown model, something that the model cannot do, an answer that would be too
+    large. UNAVAILABLE: the model cannot be loaded, or the server that it stands on does not answer; the reason says why.
+    RESOURCE_EXHAUSTED: the queue is full (QUEUE_FULL), or so long that the deadline would pass (DEADLINE_TOO_SHORT).
     """
     GetModel: _grpc.UnaryUnaryMultiCallable[_embedding_pb2.GetModelRequest, _embedding_pb2.GetModelResponse]
     """Describes a model and every limit. Never loads the model."""
@@ -70,9 +70,9 @@ class EmbeddingServiceAsyncStub(EmbeddingServiceStub):
     """Embeds texts, in the order given. Queries are computed before documents, whoever asked first.
 
     INVALID_ARGUMENT: no text, too many texts, a blank text, one with control characters or over the size limit (the
-    field violations name the indices), an unknown model, something that the model cannot do. UNAVAILABLE: the model
-    cannot be loaded, or the server that it stands on does not answer; the reason says why. RESOURCE_EXHAUSTED: the queue
-    is full (QUEUE_FULL), or so long that the deadline would pass (DEADLINE_TOO_SHORT).
+    field violations name the indices), an unknown model, something that the model cannot do, an answer that would be too
+    large. UNAVAILABLE: the model cannot be loaded, or the server that it stands on does not answer; the reason says why.
+    RESOURCE_EXHAUSTED: the queue is full (QUEUE_FULL), or so long that the deadline would pass (DEADLINE_TOO_SHORT).
     """
     GetModel: _aio.UnaryUnaryMultiCallable[_embedding_pb2.GetModelRequest, _embedding_pb2.GetModelResponse]  # type: ignore[assignment]
     """Describes a model and every limit. Never loads the model."""
@@ -101,9 +101,9 @@ class EmbeddingServiceServicer(metaclass=_abc_1.ABCMeta):
         """Embeds texts, in the order given. Queries are computed before documents, whoever asked first.
 
         INVALID_ARGUMENT: no text, too many texts, a blank text, one with control characters or over the size limit (the
-        field violations name the indices), an unknown model, something that the model cannot do. UNAVAILABLE: the model
-        cannot be loaded, or the server that it stands on does not answer; the reason says why. RESOURCE_EXHAUSTED: the queue
-        is full (QUEUE_FULL), or so long that the deadline would pass (DEADLINE_TOO_SHORT).
+        field violations name the indices), an unknown model, something that the model cannot do, an answer that would be too
+        large. UNAVAILABLE: the model cannot be loaded, or the server that it stands on does not answer; the reason says why.
+        RESOURCE_EXHAUSTED: the queue is full (QUEUE_FULL), or so long that the deadline would pass (DEADLINE_TOO_SHORT).
         """
 
     @_abc_1.abstractmethod

@@ -1,0 +1,50 @@
+"""How this process holds memory, so that what a model had really goes back to the system."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import mmap
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+M_ARENA_MAX = -8
+"""glibc's number for it."""
+
+
+def keep_together() -> None:
+    """Has all threads allocate from one heap. Must be called before there are any.
+
+    By default each has a heap of its own, and each that ever loaded a model keeps 13 MB of it; the most that a process
+    needs is 10 % less, too.
+    """
+    _call("mallopt", M_ARENA_MAX, 1)
+
+
+def give_back() -> None:
+    """Returns to the system what is free, and the code that nothing may run for a while.
+
+    Of 302 MB with the default model 98 are left without the latter, 69 with it; a process that has embedded nothing has
+    51.
+    """
+    gc.collect()
+    _call("malloc_trim", 0)
+    for start, end in _code():
+        _call("madvise", ctypes.c_void_p(start), ctypes.c_size_t(end - start), mmap.MADV_DONTNEED)
+
+
+def _code() -> Iterator[tuple[int, int]]:
+    """Yields where code lies that was mapped from files: it is never written to, so it comes back when it is run."""
+    for line in Path("/proc/self/maps").read_text().splitlines() if sys.platform == "linux" else ():
+        addresses, permissions, _, _, inode, *_ = line.split()
+        if permissions == "r-xp" and inode != "0":
+            start, end = addresses.split("-")
+            yield int(start, 16), int(end, 16)
+
+
+def _call(name: str, *arguments: object) -> None:
+    """Calls a function of the C library, where it has it: these are glibc's and Linux's."""
+    function = getattr(ctypes.CDLL(None), name, None) if sys.platform == "linux" else None
+    if function:
+        function(*arguments)
