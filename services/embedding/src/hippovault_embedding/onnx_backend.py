@@ -111,7 +111,8 @@ class OnnxBackend:
 
     async def run(self, pieces: Sequence[Piece]) -> list[Row]:
         """Returns the rows of the pieces."""
-        computing = asyncio.ensure_future(_on(self._processor.inference, _loaded(self._session).run, pieces))
+        loop, session = asyncio.get_running_loop(), _loaded(self._session)
+        computing = loop.run_in_executor(self._processor.inference, session.run, pieces)
         try:
             return await asyncio.shield(computing)
         except asyncio.CancelledError:
