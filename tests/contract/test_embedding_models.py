@@ -21,7 +21,7 @@ from hippovault.embedding.v1.embedding_pb2_grpc import EmbeddingServiceStub
 from hippovault_chassis.errors import STATUS_KEY
 from support import model_folders
 from support.embedding import SECONDS, connected, embed, events, get_model, health_of, refusal, serving, vectors
-from support.model_folders import TEXTS, TINY_DIMENSIONS, TINY_WINDOW, tiny
+from support.model_folders import TEXTS, TINY_DIMENSIONS, TINY_WINDOW, change_json, tiny
 from support.processes import STOP_SECONDS, Process, environment
 from support.waiting import until
 
@@ -220,6 +220,22 @@ def test_a_wrong_file_is_named_and_mended(process: Process, stub: EmbeddingServi
     assert vectors(embed(stub, [name], name)).shape == (1, TINY_DIMENSIONS)
     assert get_model(stub, name).load_error == ""
     assert get_model(stub, name).model_revision == get_model(stub, "tiny mean").model_revision
+
+
+def test_a_tokenizer_that_its_library_panics_at_is_named_and_mended(home: Path) -> None:
+    folder = tiny(home.parent / "model")
+    tokenizer = folder / "tokenizer.json"
+    content = tokenizer.read_text()
+    missing = [{"SpecialToken": {"id": "[MISSING]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]
+    template = {"type": "TemplateProcessing", "single": missing, "pair": missing, "special_tokens": {}}
+    change_json(tokenizer, post_processor=template)
+    with serving(home, *flags(str(folder))) as process, connected(process) as stub:
+        error = refusal(stub, pb.EmbedRequest(texts=["x"]))
+        assert error.code is grpc.StatusCode.UNAVAILABLE
+        assert f"{tokenizer} cannot tokenise" in error.message
+        assert error.message.endswith(get_model(stub).load_error)
+        tokenizer.write_text(content)
+        assert vectors(embed(stub, ["x"])).shape == (1, TINY_DIMENSIONS)
 
 
 def test_a_load_that_fails_fails_once_for_all_who_wait_for_it(home: Path) -> None:

@@ -69,16 +69,22 @@ class ModelTokenizer:
         While the cut may have touched a wanted word, more is taken.
         """
         length = wanted * CHARACTERS_A_TOKEN
-        encoding = self._tokenizer.encode(text[:length], add_special_tokens=False)
+        encoding = self._tokens(text[:length], special=False)
         while length < len(text) and not _reaches_beyond(encoding, wanted):
             length *= 2
-            encoding = self._tokenizer.encode(text[:length], add_special_tokens=False)
+            encoding = self._tokens(text[:length], special=False)
         return encoding
+
+    def _tokens(self, text: str, *, special: bool) -> Encoding:
+        try:
+            return self._tokenizer.encode(text, add_special_tokens=special)
+        except BaseException as error:  # What its author calls a panic is no Exception: nobody else would catch it.
+            raise ModelError(f"{self._model.tokenizer.path} cannot tokenise: {error}") from error
 
     def _check_space(self) -> None:
         """Refuses a window that special tokens and a prefix fill."""
         for prefix in (self._model.query_prefix, self._model.document_prefix):
-            taken = len(self._tokenizer.encode(prefix).ids)
+            taken = len(self._tokens(prefix, special=True).ids)
             if taken >= self._model.window:
                 raise ModelError(
                     f"{self._model.tokenizer.path}: special tokens and the prefix {prefix!r} are {taken} tokens, "
@@ -87,7 +93,7 @@ class ModelTokenizer:
 
     def _special_tokens(self) -> tuple[list[int], list[int]]:
         """Returns what the model wants before a text and after it."""
-        encoding = self._tokenizer.encode("a")
+        encoding = self._tokens("a", special=True)
         ordinary = [place for place, special in enumerate(encoding.special_tokens_mask) if not special]
         if not ordinary:
             raise ModelError(f"{self._model.tokenizer.path} has no token for the letter a")
@@ -97,7 +103,7 @@ class ModelTokenizer:
 def _read(path: Path) -> Tokenizer:
     try:
         return Tokenizer.from_file(str(path))
-    except Exception as error:  # The library raises nothing more specific.
+    except BaseException as error:  # The library raises nothing more specific, and panics, which are no Exceptions.
         raise ModelError(f"{path} is not a tokenizer: {error}") from error
 
 
