@@ -49,8 +49,8 @@ class EmbeddingSettings(ProcessSettings):
     # with 256, 219 with 450, 222 with 600. More than 256 gain nothing, and the next query waits for all of them.
     max_batch_tokens: Annotated[int, Positive] = 256
     """Tokens of one inference, padding included; a longer text is computed alone."""
-    # While 32 callers loaded documents and one asked without a break, 90 % of its queries took at most 32 ms with 64 tokens,
-    # 45 with 96 and 52 with 128, 10 without the load; documents went at 1,765, 2,212 and 2,295 tokens a second.
+    # While 32 callers loaded documents and one asked without a break, 90 % of its queries took at most 32 ms with 64
+    # tokens, 45 with 96 and 52 with 128, 10 without the load; documents went at 1,765, 2,212 and 2,295 tokens a second.
     urgent_batch_tokens: Annotated[int, Positive] = 64
     """Tokens of one inference of documents while queries come, since the next query waits for it."""
     max_queue_tokens: Annotated[int, Positive] = 65_536
