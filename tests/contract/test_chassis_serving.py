@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import pytest
 from google.protobuf.wrappers_pb2 import DoubleValue, StringValue
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from hippovault_chassis import channels, deadline, serving
+from hippovault_chassis import channels, deadline, drain, health_service, serving
 from hippovault_chassis.errors import ServiceError
 
 NAME = "test.Service"
@@ -299,6 +301,42 @@ def test_health_answers_while_all_threads_are_busy_and_further_calls_are_refused
 
         released.set()
         assert [each.code() for each in calls].count(grpc.StatusCode.OK) == 3
+
+
+async def test_who_watches_is_told_what_a_service_knows_of_itself_and_of_the_drain(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health_service, "LOOK_SECONDS", 0.01)
+    states, healthy = health_pb2.HealthCheckResponse, False
+    known = replace(service(COROUTINES), healthy=lambda: healthy)
+    async with AsyncExitStack() as server:
+        address = await server.enter_async_context(serving.aio_server(f"unix:{home.parent}/s", [known]))
+        async with grpc.aio.insecure_channel(address) as channel:
+            stub = health_pb2_grpc.HealthStub(channel)
+            requests = [health_pb2.HealthCheckRequest(service=name) for name in ("", NAME)]
+            watches = [aiter(stub.Watch(request, timeout=SECONDS)) for request in requests]
+            for expected in (states.NOT_SERVING, states.SERVING, states.NOT_SERVING, states.SERVING):
+                healthy = expected == states.SERVING
+                assert [(await anext(watch)).status for watch in watches] == [expected] * 2
+                assert [(await stub.Check(request, timeout=SECONDS)).status for request in requests] == [expected] * 2
+            began = time.monotonic()
+            await server.aclose()
+            assert time.monotonic() - began < drain.GRACE_SECONDS / 2
+            assert [[each.status async for each in watch] for watch in watches] == [[states.NOT_SERVING]] * 2
+
+
+def test_who_watches_a_server_with_threads_is_told_of_the_drain_and_does_not_hold_it_up(home: Path) -> None:
+    states = health_pb2.HealthCheckResponse
+    with ExitStack() as server:
+        address = server.enter_context(serving.sync_server(f"unix:{home.parent}/s", [service(THREADED)], threads=1))
+        with grpc.insecure_channel(address) as channel:
+            request = health_pb2.HealthCheckRequest(service=NAME)
+            watch = health_pb2_grpc.HealthStub(channel).Watch(request, timeout=SECONDS)
+            assert next(watch).status == states.SERVING
+            began = time.monotonic()
+            server.close()
+            assert time.monotonic() - began < drain.GRACE_SECONDS / 2
+            assert [each.status for each in watch] == [states.NOT_SERVING]
 
 
 @pytest.mark.parametrize("kind", ["unary_unary", "unary_stream"])

@@ -16,7 +16,7 @@ from typing import Any
 
 import grpc
 import structlog
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_health.v1 import health, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from hippovault_chassis import addresses, notify
@@ -24,6 +24,7 @@ from hippovault_chassis.admission import Admission, Workers
 from hippovault_chassis.channels import MAX_REQUEST_BYTES, UNLIMITED
 from hippovault_chassis.drain import GRACE_SECONDS, LAME_DUCK_SECONDS
 from hippovault_chassis.errors import ServiceError
+from hippovault_chassis.health_service import AioHealth, ThreadedHealth
 from hippovault_chassis.interceptors import AioInterceptor, SyncInterceptor
 
 log = structlog.get_logger()
@@ -49,7 +50,7 @@ class Service:
     add: Callable[[Any, Any], None]
     """The generated `add_…Servicer_to_server`."""
     healthy: Callable[[], bool] = lambda: True
-    """What an asyncio server asks at each health check, beside whether it drains."""
+    """What an asyncio server asks for health, checked or watched, beside whether it drains."""
 
 
 @contextlib.asynccontextmanager
@@ -65,17 +66,15 @@ async def aio_server(address: str, services: Sequence[Service]) -> AsyncIterator
     addresses.check_bind("listen", address)
     lock = addresses.lock_socket(address)
     server = grpc.aio.server(interceptors=[AioInterceptor()], options=OPTIONS)
-    health_servicer = _AioHealth(services)
+    health_servicer = AioHealth({service.name: service.healthy for service in services})
     bound = _register(server, services, health_servicer, address)
-    for name in _health_names(services):
-        await health_servicer.set(name, health_pb2.HealthCheckResponse.SERVING)
     await server.start()
     log.info("serving", address=bound)
     try:
         yield bound
     finally:
         log.info("draining")
-        await health_servicer.enter_graceful_shutdown()
+        health_servicer.drain()
         await asyncio.sleep(LAME_DUCK_SECONDS)
         await server.stop(GRACE_SECONDS)
         if lock:
@@ -105,17 +104,15 @@ def sync_server(
     workers = Workers(threads)
     admission = Admission(workers, maximum_calls or CALLS_PER_THREAD * threads)
     server = grpc.server(workers, interceptors=[admission, SyncInterceptor()], options=OPTIONS)
-    health_servicer = _reserved_health(admission)
+    health_servicer = ThreadedHealth([service.name for service in services], admission)
     bound = _register(server, services, health_servicer, address)
-    for name in _health_names(services):
-        health_servicer.set(name, health_pb2.HealthCheckResponse.SERVING)
     server.start()
     log.info("serving", address=bound)
     try:
         yield bound
     finally:
         log.info("draining")
-        health_servicer.enter_graceful_shutdown()
+        health_servicer.drain()
         time.sleep(LAME_DUCK_SECONDS)
         server.stop(GRACE_SECONDS).wait()
         admission.close()
@@ -167,35 +164,6 @@ def _watch_parent(gone: Callable[[], object]) -> None:
             gone()
 
     threading.Thread(target=watch, name="parent-watch", daemon=True).start()
-
-
-class _AioHealth(health.aio.HealthServicer):  # type: ignore[misc]  # It has no types.
-    """The standard service, which heeds what the services know of themselves."""
-
-    def __init__(self, services: Sequence[Service]) -> None:
-        super().__init__()
-        self._services = services
-
-    async def Check(self, request: Any, context: Any) -> Any:  # noqa: N802  # The contract names it.
-        """Answers one check."""
-        answer = await super().Check(request, context)
-        asked = (service for service in self._services if request.service in {"", service.name})
-        if all(service.healthy() for service in asked):
-            return answer
-        return health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.NOT_SERVING)
-
-
-def _reserved_health(admission: Admission) -> Any:
-    servicer = health.HealthServicer()
-    servicer.Check = admission.reserve(servicer.Check)
-    servicer.Watch = admission.reserve(servicer.Watch)
-    servicer.Watch.experimental_non_blocking = True  # No thread is held while a client watches.
-    return servicer
-
-
-def _health_names(services: Sequence[Service]) -> list[str]:
-    # The empty name is the whole server, by the health checking protocol.
-    return ["", *(service.name for service in services)]
 
 
 def _register(server: Any, services: Sequence[Service], health_servicer: Any, address: str) -> str:
