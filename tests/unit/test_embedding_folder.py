@@ -16,7 +16,7 @@ import onnx
 import pytest
 
 from hippovault_embedding import folder
-from hippovault_embedding.backend import Options
+from hippovault_embedding.backend import Options, Piece
 from hippovault_embedding.model import ModelError, Pooling
 from hippovault_embedding.session import ModelSession
 from hippovault_embedding.tokenizer import ModelTokenizer
@@ -326,12 +326,27 @@ def test_other_dimensions(path: Path) -> None:
         ModelSession(folder.read("tiny", path), threads=1)
 
 
-def test_a_network_that_overflows(path: Path) -> None:
+def test_a_text_whose_numbers_overflow_is_refused_alone(path: Path) -> None:
     network = model_folders.network(path)
     model_folders.overflow(network, token=VOCABULARY["a"])
     onnx.save(network, path / "onnx" / "model.onnx")
-    with pytest.raises(ModelError, match=r"model\.onnx gave a vector that is not of finite numbers"):
-        vectors(path)
+    assert refused(path, [VOCABULARY["a"]]) == "the model tiny has no vector of finite numbers for it"
+
+
+@pytest.mark.parametrize("pooling", ["mean", "max"])
+def test_a_text_of_no_tokens_is_refused_alone(tmp_path: Path, pooling: str) -> None:
+    assert refused(tiny(tmp_path / "model", pooling), [])
+
+
+def refused(path: Path, ids: list[int]) -> str:
+    """Computes these tokens alone and beside others, which must stay as they are, and returns what is said of them."""
+    session = ModelSession(folder.read("tiny", path), threads=1)
+    wrong, right = Piece(ids, len(ids)), Piece([VOCABULARY["b"], VOCABULARY["c"]], 2)
+    (alone,), (kept,), both = session.run([wrong]), session.run([right]), session.run([wrong, right])
+    assert alone == both[0]
+    assert alone.vector == b""
+    assert np.frombuffer(both[1].vector, "<f4") == pytest.approx(np.frombuffer(kept.vector, "<f4"), abs=1e-6)
+    return alone.refused
 
 
 def test_a_tokenizer_that_is_none(path: Path) -> None:

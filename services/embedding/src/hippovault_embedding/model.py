@@ -45,7 +45,7 @@ class ModelFacts:
     window: int = 0
     """Tokens that it sees of a text, special tokens and prefix included; 0 where a server does not tell."""
     overlap: int = 0
-    """Tokens that a window has in common with the one before it."""
+    """Tokens that a window has in common with the one before it, at most."""
     token_encodings: Sequence[pb.TokenEncoding.ValueType] = ()
     """What can be told of tokens."""
     server: str = ""

@@ -52,15 +52,14 @@ class ModelSession:
         ids, mask = _padded([piece.ids for piece in pieces])
         hidden = self._hidden(ids, mask)
         pooled = _unit(POOLERS[self._model.pooling](hidden, mask)).astype("<f4")
-        if not np.isfinite(pooled).all():
-            raise ModelError(f"{self._model.onnx.path} gave a vector that is not of finite numbers")
         return [
-            Row(
-                pooled[index].tobytes(),
-                token_codes.encode(hidden[index, piece.own], piece.token_encoding),
-            )
-            for index, piece in enumerate(pieces)
+            _row(vector, states, piece) if np.isfinite(vector).all() else self._refused()
+            for vector, states, piece in zip(pooled, hidden, pieces, strict=True)
         ]
+
+    def _refused(self) -> Row:
+        """Returns what one text gets whose numbers overflow; the others of its batch may be other callers'."""
+        return Row(b"", refused=f"the model {self._model.name} has no vector of finite numbers for it")
 
     def _hidden(self, ids: Integers, mask: Integers) -> Floats:
         """Returns the last hidden states, texts * tokens * dimensions."""
@@ -98,6 +97,10 @@ class ModelSession:
             )
 
 
+def _row(vector: Floats, states: Floats, piece: Piece) -> Row:
+    return Row(vector.tobytes(), token_codes.encode(states[piece.own], piece.token_encoding))
+
+
 def _session(path: Path, threads: int) -> Any:
     try:
         return onnxruntime.InferenceSession(str(path), _options(threads), providers=["CPUExecutionProvider"])
@@ -118,8 +121,11 @@ def _options(threads: int) -> Any:
 
 
 def _padded(batch: Sequence[Sequence[int]]) -> tuple[Integers, Integers]:
-    """Returns ids and attention mask, texts * tokens of the longest; id 0 pads, and the mask hides it."""
-    shape = len(batch), max(map(len, batch))
+    """Returns ids and attention mask, texts * tokens of the longest; id 0 pads, and the mask hides it.
+
+    There is one token at least: networks fail on none, which is what some tokenizers make of a lone accent.
+    """
+    shape = len(batch), max(1, *map(len, batch))
     ids, mask = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
     for row, tokens in enumerate(batch):
         ids[row, : len(tokens)] = tokens
@@ -147,5 +153,6 @@ POOLERS = {Pooling.MEAN: _mean, Pooling.CLS: _first, Pooling.MAX: _largest}
 
 
 def _unit(vectors: Floats) -> Floats:
-    unit: Floats = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    with np.errstate(invalid="ignore"):  # Those that are not finite are refused one by one.
+        unit: Floats = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     return unit
