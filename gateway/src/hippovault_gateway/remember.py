@@ -83,9 +83,8 @@ class Rememberer:
             except ServiceError as error:
                 if error.reason != VECTOR_REQUIRED:
                     raise
-            embedded = await embedding.document(
-                self._services, memory.content
-            )  # Forgotten or changed since it was found.
+            # Forgotten or changed since it was found.
+            embedded = await embedding.document(self._services, memory.content)
         memory.surprise.CopyFrom(await self._scorer.score(memory, embedded.first))
         put = storage_pb2.PutMemoryRequest(
             memory=memory, vectors=embedded.vectors, model_revision=embedded.model_revision

@@ -276,11 +276,11 @@ class GetModelResponse(_message.Message):
     max_windows: _builtins.int
     """Windows of one text."""
     window_overlap: _builtins.int
-    """Tokens that a window has in common with the one before it."""
+    """Tokens that a window has in common with the one before it, at most: special tokens and a prefix take some of it."""
     max_batch_tokens: _builtins.int
     """Tokens of one inference, padding included."""
     max_queue_tokens: _builtins.int
-    """Tokens that wait; with as many, a call is RESOURCE_EXHAUSTED."""
+    """Tokens that wait, of queries and of documents each; with as many, a call of that kind is RESOURCE_EXHAUSTED."""
     server: _builtins.str
     """Base URL of the server that computes the vectors; empty where this service does."""
     max_answer_bytes: _builtins.int
