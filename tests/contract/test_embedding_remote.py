@@ -26,6 +26,7 @@ import pytest
 from hippovault.embedding.v1 import embedding_pb2 as pb
 from hippovault.embedding.v1.embedding_pb2_grpc import EmbeddingServiceStub
 from hippovault.memory.v1 import memory_service_pb2 as memory_pb
+from hippovault.memory.v1.memory_service_pb2_grpc import MemoryServiceStub
 from hippovault_chassis.errors import ServiceError
 from support.processes import Process, start
 from support.stack import running
@@ -155,6 +156,11 @@ def status(code: int, **headers: str) -> Behaviour:
 def every(embedding: object) -> Behaviour:
     """The same in place of each vector."""
     return lambda request: answer_of([{**item, "embedding": embedding} for item in items(request)])
+
+
+def short_ones(code: int) -> Behaviour:
+    """Refuses texts of more than 500 characters."""
+    return lambda request: status(code)(request) if max(map(len, request.texts)) > 500 else embedded(request)
 
 
 @contextmanager
@@ -583,17 +589,16 @@ def test_a_redirect_is_not_followed(stub: EmbeddingServiceStub, server: Server) 
 
 @pytest.mark.parametrize("code", [400, 413, 422])
 def test_only_the_text_that_is_too_long_is_refused(stub: EmbeddingServiceStub, server: Server, code: int) -> None:
-    def short_ones(request: Request) -> Answer:
-        return status(code)(request) if max(map(len, request.texts)) > 500 else embedded(request)
-
-    server.always = short_ones
+    server.always = short_ones(code)
     texts = texts_of(20)
     texts[13] = texts[13].ljust(501, "x")
     error = refusal(stub, texts)
     assert (error.code, error.field) == (grpc.StatusCode.INVALID_ARGUMENT, "texts[13]")
     assert f"the server {server.url} refused it with HTTP {code}; it may be too long" in error.message
     del texts[13]
+    server.requests.clear()
     assert vectors(embed(stub, texts)) == pytest.approx(expected(texts), abs=1e-6)
+    assert server.requests == []  # The others were embedded then.
 
 
 def test_servers_that_take_fewer_texts_at_a_time_are_served(stub: EmbeddingServiceStub, server: Server) -> None:
@@ -675,8 +680,26 @@ def test_a_memory_is_found_by_the_vectors_of_a_server(home: Path, server: Server
             client.Remember(memory_pb.RememberRequest(content=content), timeout=SECONDS)
         request = memory_pb.RecallRequest(query=contents[1], mode=memory_pb.RECALL_MODE_DENSE, limit=1)
         assert [hit.memory.content for hit in client.Recall(request, timeout=SECONDS).hits] == [contents[1]]
+        server.always = short_ones(413)
+        check_that_a_long_memory_is_refused_alone(client)
         server.always = status(500)
         request = memory_pb.RecallRequest(query=f"what is {contents[2]}", mode=memory_pb.RECALL_MODE_HYBRID)
         degraded = client.Recall(request, timeout=SECONDS)
         assert contents[2] in [hit.memory.content for hit in degraded.hits]
         assert f"the server {server.url} answers HTTP 500" in degraded.degradation.reason
+
+
+def check_that_a_long_memory_is_refused_alone(client: MemoryServiceStub) -> None:
+    long = [text.ljust(501, "x") for text in texts_of(2)]
+    items = [memory_pb.RememberRequest(content=content) for content in (*texts_of(1), *long, *texts_of(1))]
+    with pytest.raises(grpc.RpcError) as caught:
+        client.Remember(items[1], timeout=SECONDS)
+    error = ServiceError.from_rpc(caught.value, "gateway")
+    assert (error.code, error.field) == (grpc.StatusCode.INVALID_ARGUMENT, "content")
+    assert error.message.startswith("content: the server ")
+    with pytest.raises(grpc.RpcError) as caught:
+        client.Recall(memory_pb.RecallRequest(query=long[0]), timeout=SECONDS)
+    assert ServiceError.from_rpc(caught.value, "gateway").field == "query"
+    results = client.BatchRemember(memory_pb.BatchRememberRequest(requests=items), timeout=SECONDS).results
+    assert [result.error.field for result in results] == ["", "content", "content", ""]
+    assert [result.response.windows for result in results] == [1, 0, 0, 1]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import grpc
@@ -19,6 +21,9 @@ nearly every memory, however large."""
 REQUEST_BYTES = 64 * 1024
 """Of the documents in one request, unless there is but one: they take seconds, and when a batch fails, the next try
 finds in the embedder's cache what this one got."""
+CONTENT = "content"
+TEXT = re.compile(r"texts\[(\d+)\]")
+"""A field of EmbedRequest."""
 DEADLINE_TOO_SHORT = "DEADLINE_TOO_SHORT"
 """Reason by which the embedder refuses what would not be done in the time that is left, not even after a wait."""
 
@@ -50,27 +55,44 @@ async def query(services: Services, text: str, *, share: float) -> bytes:
         share: Part of the time left that it may take.
     """
     request = pb.EmbedRequest(texts=[text], input_type=pb.INPUT_TYPE_QUERY)
-    [embedded] = _embedded(request, await call(services.embedding.Embed, request, EMBEDDING, share=share))
+    with _blaming("query"):
+        [embedded] = _embedded(request, await call(services.embedding.Embed, request, EMBEDDING, share=share))
     return embedded.first
 
 
 async def document(services: Services, text: str) -> Embedded:
     """Returns the vectors to find a text by."""
     request = _request([text])
-    [embedded] = _embedded(request, await call(services.embedding.Embed, request, EMBEDDING))
+    with _blaming(CONTENT):
+        [embedded] = _embedded(request, await call(services.embedding.Embed, request, EMBEDDING))
     return embedded
 
 
-async def documents(services: Services, texts: Sequence[str]) -> list[Embedded]:
-    """Returns the vectors to find texts by, in order; waits while the embedder's queue is full."""
+async def documents(services: Services, texts: Sequence[str]) -> list[Embedded | ServiceError]:
+    """Returns the vectors to find texts by, in order; waits while the embedder's queue is full.
+
+    Of a text that the embedder refuses, the error is returned.
+    """
     if not texts:
         return []
     model = await call(services.embedding.GetModel, pb.GetModelRequest(), EMBEDDING)
-    embedded: list[Embedded] = []
+    embedded: list[Embedded | ServiceError] = []
     for portion in _portions(texts, max(model.max_texts, 1)):
-        request = _request(portion)
-        embedded += _embedded(request, await _patient(services, request))
+        embedded += await _each(services, portion)
     return embedded
+
+
+async def _each(services: Services, texts: Sequence[str]) -> list[Embedded | ServiceError]:
+    request = _request(texts)
+    try:
+        return [*_embedded(request, await _patient(services, request))]
+    except ServiceError as error:
+        refused = _refused(error)
+        if not refused:
+            raise
+    accepted = [text for index, text in enumerate(texts) if index not in refused]
+    rest = iter(await _each(services, accepted) if accepted else ())
+    return [refused[index] if index in refused else next(rest) for index in range(len(texts))]
 
 
 async def _patient(services: Services, request: pb.EmbedRequest) -> pb.EmbedResponse:
@@ -83,6 +105,25 @@ async def _patient(services: Services, request: pb.EmbedRequest) -> pb.EmbedResp
             if in_vain or not error.retry_seconds:
                 raise
             await asyncio.sleep(error.retry_seconds)
+
+
+@contextmanager
+def _blaming(field: str) -> Iterator[None]:
+    """Tells of the one text of a request by the name that the caller has for it."""
+    try:
+        yield
+    except ServiceError as error:
+        raise _refused(error, field).get(0, error) from error
+
+
+def _refused(error: ServiceError, field: str = CONTENT) -> dict[int, ServiceError]:
+    """Returns what is wrong with each text that the embedder refuses, such as one too long for its model's server."""
+    texts = [(TEXT.fullmatch(each.field), each) for each in error.violations]
+    return {
+        int(match[1]): ServiceError.invalid(field, each.message.removeprefix(f"{each.field}: "))
+        for match, each in texts
+        if match
+    }
 
 
 def _request(texts: Sequence[str]) -> pb.EmbedRequest:

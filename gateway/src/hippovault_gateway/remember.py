@@ -75,8 +75,10 @@ class Rememberer:
         live = found.HasField("memory") and not found.memory.HasField("deleted_at")
         return live and found.has_vector and found.memory.content == memory.content
 
-    async def _write(self, memory: memory_pb2.Memory, embedded: Embedded | None) -> pb.RememberResponse:
+    async def _write(self, memory: memory_pb2.Memory, embedded: Embedded | ServiceError | None) -> pb.RememberResponse:
         """Writes the memory; without a vector where it is stored with one."""
+        if isinstance(embedded, ServiceError):
+            raise embedded
         if embedded is None:
             try:
                 return await self._put(storage_pb2.PutMemoryRequest(memory=memory))

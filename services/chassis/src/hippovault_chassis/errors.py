@@ -37,7 +37,8 @@ class ServiceError(Exception):
         self.message = message
         self.field = field
         self.retry_seconds = retry_seconds
-        self._violations = [self] if field else []
+        self.violations: Sequence[ServiceError] = [self] if field else []
+        """One a field that is to blame, the first one's first."""
 
     @classmethod
     def invalid_fields(cls, errors: Sequence[ServiceError]) -> Self:
@@ -45,7 +46,7 @@ class ServiceError(Exception):
         first = errors[0]
         more = f" ({len(errors) - 1} more fields are wrong)" if len(errors) > 1 else ""
         error = cls(first.code, first.reason, f"{first.message}{more}", field=first.field)
-        error._violations = list(errors)  # Its own.
+        error.violations = list(errors)
         return error
 
     @classmethod
@@ -78,8 +79,8 @@ class ServiceError(Exception):
         """Returns the google.rpc.Status with one ErrorInfo, BadRequest where fields are to blame, and RetryInfo."""
         status = status_pb2.Status(code=self.code.value[0], message=self.message)
         status.details.add().Pack(error_details_pb2.ErrorInfo(reason=self.reason, domain=DOMAIN))
-        if self._violations:
-            violations = [error._violation() for error in self._violations]  # noqa: SLF001  # Of its own class.
+        if self.violations:
+            violations = [error._violation() for error in self.violations]  # noqa: SLF001  # Of its own class.
             status.details.add().Pack(error_details_pb2.BadRequest(field_violations=violations))
         if self.retry_seconds:
             delay = duration_pb2.Duration()
@@ -105,13 +106,14 @@ class ServiceError(Exception):
         for detail in status.details:
             for known in (info, bad_request, retry):
                 detail.Unpack(known)
-        return cls(
-            status_code(status.code),
-            info.reason or code_pb2.Code.Name(status.code),
-            status.message,
-            field=bad_request.field_violations[0].field if bad_request.field_violations else "",
-            retry_seconds=retry.retry_delay.ToTimedelta().total_seconds(),
-        )
+        code, reason = status_code(status.code), info.reason or code_pb2.Code.Name(status.code)
+        error = cls(code, reason, status.message, retry_seconds=retry.retry_delay.ToTimedelta().total_seconds())
+        error.violations = [
+            cls(code, reason, f"{each.field}: {each.description}", field=each.field)
+            for each in bad_request.field_violations
+        ]
+        error.field = error.violations[0].field if error.violations else ""
+        return error
 
     @classmethod
     def from_rpc(cls, error: grpc.RpcError, service: str) -> Self:

@@ -33,6 +33,11 @@ class Embedding:
         """Bytes of its vectors and codes."""
         return sum(len(row.vector) + len(row.token_codes) for row in self.rows)
 
+    @property
+    def refused(self) -> str:
+        """Why there is no vector, where the text itself is to blame; empty when there is one."""
+        return next((row.refused for row in self.rows if row.refused), "")
+
 
 Key = tuple[bytes, str, Options]
 

@@ -118,9 +118,10 @@ class Embedder:
             computed = await self._batcher.submit(pieces, query=options.query)
         self._tell_unknown(prepared)
         fresh = dict(zip(missing, _embeddings(prepared, computed), strict=True))
-        _check_none_refused(fresh)
         for index, embedding in fresh.items():
-            self._cache.put(keys[index], embedding)
+            if not embedding.refused:
+                self._cache.put(keys[index], embedding)
+        _check_none_refused(fresh)  # Who asks again without those that were finds the others in the cache.
         embeddings = [
             replace(known, cached=True) if (known := found[index]) else fresh[index] for index in range(len(texts))
         ]
@@ -165,10 +166,9 @@ def _embeddings(prepared: Sequence[Prepared], computed: Computed) -> list[Embedd
 
 def _check_none_refused(embeddings: Mapping[int, Embedding]) -> None:
     refused = [
-        ServiceError.invalid(f"texts[{index}]", row.refused)
+        ServiceError.invalid(f"texts[{index}]", embedding.refused)
         for index, embedding in embeddings.items()
-        for row in embedding.rows
-        if row.refused
+        if embedding.refused
     ]
     if refused:
         raise ServiceError.invalid_fields(refused)
