@@ -406,6 +406,25 @@ def test_the_model_is_described(home: Path, server: Server) -> None:
         assert stub.GetModel(pb.GetModelRequest(model="large"), timeout=SECONDS).dimensions == 4
 
 
+def test_long_texts_go_in_windows_of_the_characters_that_the_reference_says(home: Path, server: Server) -> None:
+    with talking(home, f"{server.url}?model=small&window_characters=200&document_prefix=passage%3A%20") as (_, stub):
+        assert stub.GetModel(pb.GetModelRequest(), timeout=SECONDS).max_windows == 64
+        texts = [*texts_of(1), " ".join(map(str, range(300)))]
+        for most in (3, 64):
+            answer = stub.Embed(pb.EmbedRequest(texts=texts, max_windows=most), timeout=SECONDS)
+            short, long = answer.texts
+            assert (short.windows, short.truncated, long.truncated) == (1, False, most == 3)
+            assert long.windows == 3 if most == 3 else 3 < long.windows < 64
+            sent = sorted({text for request in server.requests for text in request.texts}, key=len)
+            assert all(text.startswith("passage: ") and len(text) <= 200 for text in sent)
+            parts = [texts[1][start:][:191] for start in range(0, long.windows * 168, 168)]
+            assert {f"passage: {part}" for part in parts} <= set(sent)
+            assert vectors(answer) == pytest.approx(
+                expected([f"passage: {part}" for part in (texts[0], *parts)]), abs=1e-6
+            )
+        assert parts[-1].endswith(" 299")
+
+
 def test_vectors_of_tokens_are_refused(stub: EmbeddingServiceStub, server: Server) -> None:
     request = pb.EmbedRequest(texts=texts_of(1), token_encoding=pb.TOKEN_ENCODING_INT8)
     with pytest.raises(grpc.RpcError) as caught:

@@ -20,7 +20,7 @@ def test_a_url_names_server_and_model() -> None:
 
 def test_everything_can_be_said() -> None:
     reference = (
-        "ours=https://api.example.org:8443/v1?model=org%2Flarge&dimensions=512&key_variable=THE_KEY"
+        "ours=https://api.example.org:8443/v1?model=org%2Flarge&dimensions=512&key_variable=THE_KEY&window_characters=2000"
         "&query_prefix=query%3A%20&document_prefix=passage%3A+"
     )
     assert parse(reference) == RemoteModel(
@@ -29,6 +29,7 @@ def test_everything_can_be_said() -> None:
         model="org/large",
         dimensions=512,
         key_variable="THE_KEY",
+        window_characters=2000,
         query_prefix="query: ",
         document_prefix="passage: ",
     )
@@ -65,6 +66,10 @@ def test_loopback_needs_no_tls(host: str) -> None:
             (f"https://api.example.org/v1?model=small&dimensions={bad}", "1 to")
             for bad in ("0", "-1", "x", "", "99999")
         ),
+        *(
+            (f"https://api.example.org/v1?model=small&query_prefix=12345&window_characters={bad}", "from 105 to")
+            for bad in ("0", "104", "x", "", "1000001")
+        ),
     ],
 )
 def test_what_is_wrong_is_told_without_quoting_it(url: str, problem: str) -> None:
@@ -81,6 +86,7 @@ def test_what_is_wrong_is_told_without_quoting_it(url: str, problem: str) -> Non
         {"server": "https://other.example.org/v1"},
         {"model": "large"},
         {"dimensions": 256},
+        {"window_characters": 2000},
         {"query_prefix": "query: "},
         {"document_prefix": "query: "},
     ],

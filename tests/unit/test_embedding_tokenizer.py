@@ -30,8 +30,12 @@ def prepare(text: str, options: Options = Options()) -> Prepared:  # noqa: B008 
 
 def whole(text: str) -> list[int]:
     """Returns the ids of the text, tokenised from end to end and cut only then."""
-    ids = REFERENCE.encode(text).ids[1:-1]
-    return [CLS, *ids[: MODEL.window - 2], SEP]
+    return cut(REFERENCE.encode(text).ids)
+
+
+def cut(ids: list[int]) -> list[int]:
+    """Returns what the window holds of the ids of a text."""
+    return [CLS, *ids[1:-1][: MODEL.window - 2], SEP]
 
 
 @pytest.mark.parametrize(
@@ -63,8 +67,9 @@ def test_any_text(pieces: list[tuple[str, int]]) -> None:
     text = "".join(piece * times for piece, times in pieces)
     prepared = prepare(text)
     (piece,) = prepared.pieces
-    assert piece.ids == whole(text)
-    assert prepared.truncated == (len(REFERENCE.encode(text).ids) > MODEL.window)
+    ids = REFERENCE.encode(text).ids
+    assert piece.ids == cut(ids)
+    assert prepared.truncated == (len(ids) > MODEL.window)
     assert prepared.token_count == len(piece.ids)
     assert prepared.unknown == piece.ids.count(UNKNOWN)
 

@@ -46,6 +46,8 @@ class ModelFacts:
     """Tokens that it sees of a text, special tokens and prefix included; 0 where a server does not tell."""
     overlap: int = 0
     """Tokens that a window has in common with the one before it, at most."""
+    windowed: bool = False
+    """Whether a text beyond the window can get several."""
     token_encodings: Sequence[pb.TokenEncoding.ValueType] = ()
     """What can be told of tokens."""
     server: str = ""

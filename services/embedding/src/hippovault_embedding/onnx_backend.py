@@ -146,6 +146,7 @@ def _facts(model: Model) -> ModelFacts:
         dimensions=model.dimensions,
         window=model.window,
         overlap=windows.overlap(model.window),
+        windowed=True,
         # Their codes are made of whole bytes.
         token_encodings=() if model.dimensions % 8 else pb.TokenEncoding.values()[1:],
     )

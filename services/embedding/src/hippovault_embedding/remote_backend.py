@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from hippovault_embedding import windows
 from hippovault_embedding.backend import Options, Piece, Prepared, Row
 from hippovault_embedding.batcher import Limits
 from hippovault_embedding.model import ModelFacts
@@ -53,7 +55,8 @@ class RemoteBackend:
         self._server: RemoteServer | None = None
         self.slots = asyncio.Semaphore(REQUESTS)
         """Held by each request that is under way."""
-        self._facts = ModelFacts(model.name, model.revision, model.dimensions, server=model.server)
+        windowed = model.window_characters > 0
+        self._facts = ModelFacts(model.name, model.revision, model.dimensions, windowed=windowed, server=model.server)
 
     async def facts(self) -> ModelFacts:
         """Returns what callers are told of the model."""
@@ -76,9 +79,10 @@ class RemoteBackend:
             asyncio.run_coroutine_threadsafe(server.close(), self._loop).result()
 
     async def prepare(self, texts: Sequence[str], options: Options) -> list[Prepared]:
-        """Returns each text as one piece: the server counts tokens, and cuts what is too long or refuses it."""
+        """Returns each text as one piece, or in windows of characters: only the server counts tokens."""
         prefix = self._model.query_prefix if options.query else self._model.document_prefix
-        return [_prepared(prefix + text) for text in texts]
+        capacity = self._model.window_characters - len(prefix) if self._model.window_characters else sys.maxsize
+        return [_prepared(prefix, text, capacity, options.max_windows) for text in texts]
 
     async def run(self, pieces: Sequence[Piece]) -> list[Row]:
         """Returns the rows of the pieces."""
@@ -109,6 +113,11 @@ class RemoteBackend:
         return vectors
 
 
-def _prepared(text: str) -> Prepared:
-    size = 1 + len(text.encode()) // BYTES_A_TOKEN
-    return Prepared([Piece((), size, text)], token_count=0)
+def _prepared(prefix: str, text: str, capacity: int, max_windows: int) -> Prepared:
+    kept = text[: windows.reach(capacity, max_windows)]
+    pieces = [_piece(prefix + kept[start:end]) for start, end in windows.spans(len(kept), capacity)]
+    return Prepared(pieces, token_count=0, truncated=len(kept) < len(text))
+
+
+def _piece(text: str) -> Piece:
+    return Piece((), 1 + len(text.encode()) // BYTES_A_TOKEN, text)

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
@@ -15,9 +16,15 @@ from hippovault_embedding.model import ModelError
 
 VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
 """Upper case alone, so that a key given in its place is noticed and not quoted as the name of a variable."""
-PARAMETERS = ("model", "dimensions", "key_variable", "query_prefix", "document_prefix")
+PARAMETERS = ("model", "dimensions", "key_variable", "window_characters", "query_prefix", "document_prefix")
 MAX_DIMENSIONS = 16_384
-FORM = "https://host/v1?model=MODEL[&dimensions=512][&key_variable=NAME][&query_prefix=…][&document_prefix=…]"
+MAX_WINDOW = 1_000_000
+LEAST_WINDOW = 100
+"""Characters of the text itself, so that each window says something."""
+FORM = (
+    "https://host/v1?model=MODEL[&dimensions=512][&key_variable=NAME][&window_characters=2000]"
+    "[&query_prefix=…][&document_prefix=…]"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,13 +40,16 @@ class RemoteModel:
     """That are asked for; 0 leaves it to the model."""
     key_variable: str = ""
     """The environment variable that has the key; empty when the server wants none."""
+    window_characters: int = 0
+    """Of one text, prefix included; 0 leaves to the server what is too long for the model: it cuts or refuses it."""
     query_prefix: str = ""
     document_prefix: str = ""
 
     @property
     def revision(self) -> str:
         """The identity of its vectors, 16 hexadecimal digits, as far as it can be known from here."""
-        shaping = [self.server, self.model, self.dimensions, self.query_prefix, self.document_prefix]
+        prefixes = self.query_prefix, self.document_prefix
+        shaping = [self.server, self.model, self.dimensions, self.window_characters, *prefixes]
         return hashlib.sha256(json.dumps(shaping).encode()).hexdigest()[:16]
 
     def key(self) -> str:
@@ -85,14 +95,16 @@ def parse(reference: str) -> RemoteModel:
         raise _invalid(f"may have {', '.join(PARAMETERS)} after its `?`, each once, and nothing else")
     if not given.get("model"):
         raise _invalid("names no model; the server must be told one")
+    prefixes = [given.get(name, "") for name in ("query_prefix", "document_prefix")]
     return RemoteModel(
         name=given["model"],
         server=server,
         model=given["model"],
-        dimensions=_dimensions(given.get("dimensions")),
+        dimensions=_number(given, "dimensions", 1, MAX_DIMENSIONS),
         key_variable=_variable(given.get("key_variable")),
-        query_prefix=given.get("query_prefix", ""),
-        document_prefix=given.get("document_prefix", ""),
+        window_characters=_number(given, "window_characters", LEAST_WINDOW + max(map(len, prefixes)), MAX_WINDOW),
+        query_prefix=prefixes[0],
+        document_prefix=prefixes[1],
     )
 
 
@@ -107,12 +119,14 @@ def _server(url: SplitResult) -> str:
     return f"{url.scheme}://{url.netloc}{url.path.rstrip('/')}"
 
 
-def _dimensions(text: str | None) -> int:
+def _number(given: Mapping[str, str], name: str, least: int, most: int) -> int:
+    """Returns a number that may be given; 0 where it is not."""
+    text = given.get(name)
     if text is None:
         return 0
-    digits = text.isascii() and text.isdigit() and len(text) <= len(str(MAX_DIMENSIONS))
-    if not digits or not 1 <= int(text) <= MAX_DIMENSIONS:
-        raise _invalid(f"must have dimensions from 1 to {MAX_DIMENSIONS}")
+    digits = text.isascii() and text.isdigit() and len(text) <= len(str(most))
+    if not digits or not least <= int(text) <= most:
+        raise _invalid(f"must have {name} from {least} to {most}")
     return int(text)
 
 

@@ -80,7 +80,7 @@ class EmbeddingServicer(EmbeddingServiceServicer):
             max_text_bytes=settings.max_text_bytes,
             loaded=embedder.residency.loaded,
             load_error=embedder.load_error,
-            max_windows=MAX_WINDOWS if facts.overlap else 1,
+            max_windows=MAX_WINDOWS if facts.windowed else 1,
             window_overlap=facts.overlap,
             max_batch_tokens=limits.batch_tokens,
             max_queue_tokens=limits.queue_tokens,

@@ -1,4 +1,4 @@
-"""Tokens of a text cut into overlapping windows."""
+"""A text cut into overlapping windows: in tokens, or in characters where only a server knows tokens."""
 
 from __future__ import annotations
 

@@ -276,9 +276,11 @@ class GetModelResponse(_message.Message):
     max_windows: _builtins.int
     """Windows of one text."""
     window_overlap: _builtins.int
-    """Tokens that a window has in common with the one before it, at most: special tokens and a prefix take some of it."""
+    """Tokens that a window has in common with the one before it, at most: special tokens and a prefix take some of it.
+    0 where the model's server does not tell.
+    """
     max_batch_tokens: _builtins.int
-    """Tokens of one inference, padding included."""
+    """Tokens of one inference, padding included; a longer text is computed alone."""
     max_queue_tokens: _builtins.int
     """Tokens that wait, of queries and of documents each; with as many, a call of that kind is RESOURCE_EXHAUSTED."""
     server: _builtins.str
