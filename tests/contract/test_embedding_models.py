@@ -292,6 +292,50 @@ def test_files_that_change_after_vectors_were_given_are_refused(home: Path) -> N
         assert embed(stub, ["one"]).vectors == before.vectors
 
 
+@pytest.mark.parametrize("fault", ["cut off", "overwritten", "deleted"])
+def test_files_in_use_that_change_end_no_process_and_change_no_vector(home: Path, fault: str) -> None:
+    folder = tiny(home.parent / "model")
+    path = folder / "onnx" / "model.onnx"
+    weights = model_folders.save_with_external_weights(model_folders.network(folder), path)
+    with serving(home, *flags(str(folder)), "--cache-mebibytes", "0") as process, connected(process) as stub:
+        before = embed(stub, TEXTS)
+        for file in (weights, path, folder / "tokenizer.json"):
+            if fault == "cut off":
+                os.truncate(file, 0)
+            elif fault == "overwritten":
+                file.write_bytes(bytes(file.stat().st_size))
+            else:
+                file.unlink()
+        assert embed(stub, TEXTS).vectors == before.vectors
+        assert process.stop() == 0
+
+
+@pytest.mark.parametrize("file", ["config.json", "tokenizer.json", "onnx/model.onnx"])
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_what_could_be_read_for_ever_is_refused(home: Path, kind: str, file: str) -> None:
+    path = tiny(home.parent / "model") / file
+    path.unlink()
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero")
+    with serving(home, *flags(str(home.parent / "model"))) as process, connected(process) as stub:
+        error = refusal(stub, pb.EmbedRequest(texts=["x"]))
+        assert error.code is grpc.StatusCode.UNAVAILABLE
+        assert f"{path} is no regular file" in error.message
+        assert process.stop() == 0
+
+
+def test_a_cause_of_any_length_is_told(home: Path) -> None:
+    folder = tiny(home.parent / "model")
+    model_folders.write_json(folder / "modules.json", [{"type": "模" * 50_000}])
+    with serving(home, *flags(str(folder))) as process, connected(process) as stub:
+        error = refusal(stub, pb.EmbedRequest(texts=["x"]))
+        assert error.code is grpc.StatusCode.UNAVAILABLE
+        assert f"{folder / 'modules.json'} has a module" in error.message
+        assert get_model(stub).load_error
+
+
 def test_files_that_change_before_they_are_used_get_another_revision(home: Path) -> None:
     folder = tiny(home.parent / "model")
     with serving(home, *flags(str(folder))) as process, connected(process) as stub:
@@ -337,13 +381,27 @@ def test_questions_find_their_answers_in_other_languages(home: Path) -> None:
 
 def test_every_wrong_text_is_told_by_its_index(stub: EmbeddingServiceStub) -> None:
     texts = ["good", "", "good", "a\x00b", "good", "x" * 65_537, "good", " \n"]
+    message, wrong = wrong_fields(stub, texts)
+    assert list(wrong) == ["texts[1]", "texts[3]", "texts[5]", "texts[7]"]
+    assert all(wrong.values())
+    assert "3 more fields" in message
+
+
+@pytest.mark.parametrize("text", ["", "x" * 65_000 + "\x00"])
+def test_more_wrong_texts_than_an_answer_can_name_are_counted(stub: EmbeddingServiceStub, text: str) -> None:
+    message, wrong = wrong_fields(stub, [text] * 240)
+    assert list(wrong) == [f"texts[{index}]" for index in range(len(wrong))]
+    assert len(wrong) > 10
+    assert "239 more fields" in message
+
+
+def wrong_fields(stub: EmbeddingServiceStub, texts: Sequence[str]) -> tuple[str, dict[str, str]]:
+    """What a request is refused with: the message, and the fields that are named with what is wrong."""
     with pytest.raises(grpc.RpcError) as caught:
         embed(stub, texts, "tiny mean")
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     details = dict(cast("grpc.Call", caught.value).trailing_metadata() or ())
     status = status_pb2.Status.FromString(cast("bytes", details[STATUS_KEY]))
     bad_request = error_details_pb2.BadRequest()
     assert any(each.Unpack(bad_request) for each in status.details)
-    wrong = {violation.field: violation.description for violation in bad_request.field_violations}
-    assert list(wrong) == ["texts[1]", "texts[3]", "texts[5]", "texts[7]"]
-    assert all(wrong.values())
-    assert "3 more fields" in status.message
+    return status.message, {each.field: each.description for each in bad_request.field_violations}

@@ -558,6 +558,18 @@ def test_retry_after_is_heeded(stub: EmbeddingServiceStub, server: Server, form:
     assert second - first >= 0.9
 
 
+@pytest.mark.parametrize(
+    "value", ["soon", "-1", "1e9", "Fri, 32 Jan 2100 25:61:61 GMT", "Fri, 01 Jan 2100 00:00:00 +99999999999999999999"]
+)
+def test_a_retry_after_that_says_nothing_is_as_good_as_none(
+    stub: EmbeddingServiceStub, server: Server, value: str
+) -> None:
+    server.behaviours = [status(429, Retry_After=value)]
+    assert embed(stub, texts_of(1)).dimensions == DIMENSIONS
+    first, second = (request.at for request in server.requests)
+    assert second - first < SECONDS / 2
+
+
 def test_a_wait_beyond_the_deadline_is_not_begun(home: Path, server: Server) -> None:
     server.always = status(429, Retry_After="60")
     with talking(home, f"{server.url}?model=small") as (_, stub):

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from hippovault_embedding.model import Model, ModelError, ModelFile, Pooling
+from hippovault_embedding.model import Model, ModelError, ModelFile, Pooling, opened
 
 NETWORKS = ("onnx/model.onnx", "model.onnx")
 POOLING_MODE = "pooling_mode_"
@@ -71,7 +71,7 @@ def _weights(network: Path) -> list[Path]:
 
 
 def _locations(network: Path) -> Iterator[bytes]:
-    with network.open("rb") as file:
+    with opened(network) as file:
         kept = b""
         while chunk := file.read(CHUNK_BYTES):
             content = kept + chunk
@@ -145,7 +145,8 @@ def _positive(path: Path, values: Mapping[str, Any], key: str) -> int:
 def _json(path: Path, kind: type = dict, *, required: bool = True) -> Any:
     """Returns a file's object or list; an empty one for a file that need not be there and is not."""
     try:
-        value = json.loads(path.read_bytes())
+        with opened(path) as file:
+            value = json.load(file)
     except FileNotFoundError:
         if required:
             raise

@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from io import BufferedReader
 from pathlib import Path
 from typing import Self
 
@@ -77,7 +78,21 @@ class ModelFile:
             ModelError: It is another file than expected.
             OSError: It cannot be read.
         """
-        actual = _digest(self.path)
+        self._check(_digest(self.path))
+
+    def read(self) -> bytes:
+        """Returns the content, having compared its digest.
+
+        Raises:
+            ModelError: It is another file than expected.
+            OSError: It cannot be read.
+        """
+        with opened(self.path) as file:
+            content = file.read()
+        self._check(hashlib.sha256(content).hexdigest())
+        return content
+
+    def _check(self, actual: str) -> None:
         if actual != self.sha256:
             raise ModelError(f"{self.path} has SHA-256 {actual}, expected {self.sha256}")
 
@@ -132,6 +147,18 @@ def default_model(name: str = PACKAGED) -> Model:
     )
 
 
+def opened(path: Path) -> BufferedReader:
+    """Opens a model's file to read it.
+
+    Raises:
+        ModelError: It is something that can be read without end, or never.
+        OSError: It cannot be read.
+    """
+    if path.exists() and not (path.is_file() or path.is_dir()):  # Of a folder the system says so itself.
+        raise ModelError(f"{path} is no regular file")
+    return path.open("rb")
+
+
 def _digest(path: Path) -> str:
-    with path.open("rb") as file:
+    with opened(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

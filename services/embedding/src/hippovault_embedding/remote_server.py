@@ -201,7 +201,7 @@ def _retry_after(value: str) -> float:
         return float(min(int(value[:9]), MAX_PAUSE_SECONDS))
     try:
         at = parsedate_to_datetime(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         return 0.0
     seconds = (at.replace(tzinfo=at.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
     return min(max(seconds, 0.0), MAX_PAUSE_SECONDS)

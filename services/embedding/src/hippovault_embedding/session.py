@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,7 @@ class ModelSession:
     """A model's network, in memory.
 
     Args:
-        model: Its file is verified first.
+        model: Its files are verified first.
         threads: How many threads one inference uses.
 
     Raises:
@@ -39,10 +38,9 @@ class ModelSession:
     """
 
     def __init__(self, model: Model, threads: int) -> None:
-        for file in (model.onnx, *model.weights):
-            file.verify()
+        model.onnx.verify()
         self._model = model
-        self._session = _session(model.onnx.path, threads)
+        self._session = _session(model, threads)
         self._inputs = {node.name: INTEGERS.get(node.type) for node in self._session.get_inputs()}
         self._output = self._chosen_output()
         self._check()
@@ -101,9 +99,15 @@ def _row(vector: Floats, states: Floats, piece: Piece) -> Row:
     return Row(vector.tobytes(), token_codes.encode(states[piece.own], piece.token_encoding))
 
 
-def _session(path: Path, threads: int) -> Any:
+def _session(model: Model, threads: int) -> Any:
+    path, options = model.onnx.path, _options(threads)
+    # By itself it would map them: this process would end with the file that somebody cuts off.
+    weights = {str(file.path.relative_to(path.parent)): file.read() for file in model.weights}
+    options.add_external_initializers_from_files_in_memory(
+        [*weights], [*weights.values()], [*map(len, weights.values())]
+    )
     try:
-        return onnxruntime.InferenceSession(str(path), _options(threads), providers=["CPUExecutionProvider"])
+        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # ONNX Runtime's own have no common type.
         raise ModelError(f"{path} is not a network that ONNX Runtime can load: {error}") from error
 
