@@ -15,6 +15,11 @@ from hippovault.memory.v1 import memory_pb2
 DOMAIN = "hippovault"
 STATUS_KEY = "grpc-status-details-bin"
 
+MAX_MESSAGE_BYTES = 1000
+"""UTF-8. From 8 KiB of metadata on gRPC may drop a failure; the message stands there twice, once escaped."""
+MAX_VIOLATIONS_BYTES = 2400
+"""Of the fields that are named one by one."""
+
 
 class ServiceError(Exception):
     """A failure that a caller may be told about.
@@ -22,8 +27,8 @@ class ServiceError(Exception):
     Args:
         code: The gRPC status code.
         reason: UPPER_SNAKE_CASE, stable: what programs compare.
-        message: What people read. Names the field or file, the limit and the value; never a content or a
-            secret.
+        message: What people read; the end of a very long one is left out. Names the field or file, the limit and the
+            value; never a content or a secret.
         field: The request field to blame, where there is one, such as `tags[2]`.
         retry_seconds: When it may be worth another try; 0 says nothing of it.
     """
@@ -31,10 +36,10 @@ class ServiceError(Exception):
     def __init__(
         self, code: grpc.StatusCode, reason: str, message: str, *, field: str = "", retry_seconds: float = 0.0
     ) -> None:
-        super().__init__(message)
+        self.message = _bounded(message)
+        super().__init__(self.message)
         self.code = code
         self.reason = reason
-        self.message = message
         self.field = field
         self.retry_seconds = retry_seconds
         self.violations: Sequence[ServiceError] = [self] if field else []
@@ -42,7 +47,10 @@ class ServiceError(Exception):
 
     @classmethod
     def invalid_fields(cls, errors: Sequence[ServiceError]) -> Self:
-        """Returns one INVALID_ARGUMENT for several fields that are wrong, at least one; it blames the first."""
+        """Returns one INVALID_ARGUMENT for several fields that are wrong, at least one; it blames the first.
+
+        Clients are told of as many as an answer can hold.
+        """
         first = errors[0]
         more = f" ({len(errors) - 1} more fields are wrong)" if len(errors) > 1 else ""
         error = cls(first.code, first.reason, f"{first.message}{more}", field=first.field)
@@ -80,13 +88,21 @@ class ServiceError(Exception):
         status = status_pb2.Status(code=self.code.value[0], message=self.message)
         status.details.add().Pack(error_details_pb2.ErrorInfo(reason=self.reason, domain=DOMAIN))
         if self.violations:
-            violations = [error._violation() for error in self.violations]  # noqa: SLF001  # Of its own class.
-            status.details.add().Pack(error_details_pb2.BadRequest(field_violations=violations))
+            status.details.add().Pack(self._bad_request())
         if self.retry_seconds:
             delay = duration_pb2.Duration()
             delay.FromTimedelta(timedelta(seconds=self.retry_seconds))
             status.details.add().Pack(error_details_pb2.RetryInfo(retry_delay=delay))
         return status
+
+    def _bad_request(self) -> error_details_pb2.BadRequest:
+        told = error_details_pb2.BadRequest()
+        for error in self.violations:
+            told.field_violations.append(error._violation())  # noqa: SLF001  # Of its own class.
+            if told.ByteSize() > MAX_VIOLATIONS_BYTES:
+                del told.field_violations[-1]
+                break
+        return told
 
     def _violation(self) -> error_details_pb2.BadRequest.FieldViolation:
         problem = self.message.removeprefix(f"{self.field}: ")
@@ -131,6 +147,14 @@ class ServiceError(Exception):
         if call.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
             return cls(call.code(), "DEADLINE_EXCEEDED", f"the {service} service did not answer in time")
         return cls(call.code(), call.code().name, f"the {service} service: {call.details()}")
+
+
+def _bounded(message: str) -> str:
+    """Returns a message as it can be sent: of bounded length, and of what UTF-8 can tell, which paths need not be."""
+    encoded = message.encode(errors="backslashreplace")
+    if len(encoded) <= MAX_MESSAGE_BYTES:
+        return encoded.decode()
+    return encoded[: MAX_MESSAGE_BYTES - len("…".encode())].decode(errors="ignore") + "…"
 
 
 def told(error: BaseException) -> str:
