@@ -238,28 +238,6 @@ def test_a_tokenizer_that_its_library_panics_at_is_named_and_mended(home: Path) 
         assert vectors(embed(stub, ["x"])).shape == (1, TINY_DIMENSIONS)
 
 
-def test_a_load_that_fails_fails_once_for_all_who_wait_for_it(home: Path) -> None:
-    folder = tiny(home.parent / "model")
-    tokenizer = folder / "tokenizer.json"
-    content = tokenizer.read_bytes()
-    with serving(home, *flags(str(folder))) as process, connected(process) as stub:
-        get_model(stub)
-        # A load that reads the file waits until it is written.
-        tokenizer.unlink()
-        os.mkfifo(tokenizer)
-        calls = [stub.Embed.future(pb.EmbedRequest(texts=[f"text {number}"]), timeout=SECONDS) for number in range(8)]
-        # On the same connection, so its answer means that the calls before it have arrived.
-        get_model(stub)
-        with tokenizer.open("wb") as written:
-            tokenizer.unlink()
-            written.write(b"damaged")
-        codes = [cast("grpc.Call", call.exception()).code() for call in calls]
-        assert codes == [grpc.StatusCode.UNAVAILABLE] * 8
-        assert len(events(process, "model not loaded")) == 1
-        tokenizer.write_bytes(content)
-        assert vectors(embed(stub, ["x"])).shape == (1, TINY_DIMENSIONS)
-
-
 def test_a_default_model_that_is_missing_is_unhealthy_until_it_is_there(home: Path) -> None:
     folder = home.parent / "model"
     with serving(home, *flags(str(folder), PACKAGED)) as process, connected(process) as stub:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import json
 import signal
@@ -28,6 +29,7 @@ from hippovault.embedding.v1.embedding_pb2_grpc import EmbeddingServiceStub
 from hippovault.memory.v1 import memory_service_pb2 as memory_pb
 from hippovault.memory.v1.memory_service_pb2_grpc import MemoryServiceStub
 from hippovault_chassis.errors import ServiceError
+from hippovault_embedding.remote_model import MAX_DIMENSIONS
 from support.processes import Process, start
 from support.stack import running
 
@@ -473,7 +475,7 @@ def test_a_proxy_of_the_environment_is_used_but_not_in_the_clear(home: Path, ser
 WRONG: dict[str, tuple[Behaviour, str]] = {
     "garbage": (lambda _: Answer(b"<html>"), "something that is no JSON"),
     "empty": (lambda _: Answer(b""), "something that is no JSON"),
-    "deep": (lambda _: Answer(b"[" * 100_000), "something that is no JSON"),
+    "deep": (lambda _: Answer(b"[" * 50_000), "something that is no JSON"),
     "other JSON": (lambda _: Answer(b'{"error": 1}'), "JSON without a list `data`"),
     "a list": (lambda _: Answer(b"[]"), "JSON without a list `data`"),
     "too few": (lambda request: answer_of(items(request)[:1]), "1 vectors for 2 texts"),
@@ -501,6 +503,11 @@ WRONG: dict[str, tuple[Behaviour, str]] = {
         lambda request: answer_of([{**item, "embedding": [1.0] * (3 + item["index"])} for item in items(request)]),
         "vectors of 3 and 4 dimensions in one answer",
     ),
+    "without end": (lambda _: Answer(b"[" + b"[]," * 5_000_000 + b"[]]"), "answers more than"),
+    "without end, in little": (
+        lambda _: Answer(gzip.compress(b" " * 200_000_000, 1), headers={"Content-Encoding": "gzip"}),
+        "answers more than",
+    ),
     "a broken encoding": (
         lambda _: Answer(b"no gzip", headers={"Content-Encoding": "gzip"}),
         "answers in a broken encoding",
@@ -517,6 +524,12 @@ def test_a_wrong_answer_is_told_and_the_next_one_is_taken(
     assert problem in unavailable(stub, server)
     server.always = embedded
     assert embed(stub, texts_of(1)).dimensions == DIMENSIONS
+
+
+def test_the_largest_vectors_are_taken_before_their_dimensions_are_known(home: Path, server: Server) -> None:
+    server.always = every([-1.2345678901234567e-300] * MAX_DIMENSIONS)
+    with talking(home, f"{server.url}?model=small") as (_, stub):
+        assert embed(stub, texts_of(8)).dimensions == MAX_DIMENSIONS
 
 
 def test_another_dimension_than_before_is_refused(stub: EmbeddingServiceStub, server: Server) -> None:

@@ -104,7 +104,7 @@ class RemoteBackend:
     async def _vectors(self, texts: Sequence[str]) -> Matrix:
         if self._server is None:
             raise RuntimeError("the model is not loaded")
-        vectors = await self._server.embed(texts)
+        vectors = await self._server.embed(texts, self._facts.dimensions)
         known, told = self._facts.dimensions, vectors.shape[1]
         if known and told != known:  # Stores and caches count on one dimension for a revision.
             problem = f"answers vectors of {told} dimensions instead of {known}; if that is meant, restart this service"

@@ -17,7 +17,7 @@ import tenacity
 from hippovault_chassis import deadline
 from hippovault_chassis.errors import ServiceError
 from hippovault_embedding.remote_answer import AnswerError, Matrix, unit_vectors
-from hippovault_embedding.remote_model import RemoteModel
+from hippovault_embedding.remote_model import MAX_DIMENSIONS, RemoteModel
 
 log = structlog.get_logger()
 
@@ -26,7 +26,12 @@ BACKOFF = tenacity.wait_exponential_jitter(multiplier=0.2, jitter=0.1)
 """Seconds between tries where the server names none; a query that gets no vector is better told soon."""
 CONNECT_SECONDS = 10.0
 MAX_PAUSE_SECONDS = 3600
-MAX_ANSWER_BYTES = 64 * 1024 * 1024
+NUMBER_BYTES = 32
+"""More than JSON has of a number, and of what stands between two."""
+ITEM_BYTES = 1024
+"""More than it has of a vector besides."""
+BODY_BYTES = 64 * 1024
+"""More than it has of all besides."""
 
 OK = 200
 REFUSING = {400, 413, 422}
@@ -87,17 +92,20 @@ class RemoteServer:
         """Closes the connections."""
         await self._client.aclose()
 
-    async def embed(self, texts: Sequence[str]) -> Matrix:
+    async def embed(self, texts: Sequence[str], dimensions: int) -> Matrix:
         """Returns a vector of L2 norm 1 for each text, in order.
 
         Args:
             texts: Of one request.
+            dimensions: That a vector should have; 0 where that is not known.
 
         Raises:
             RefusedError: The server takes no such texts.
             ServiceError: UNAVAILABLE, it gives no vectors; DEADLINE_EXCEEDED, not in time.
         """
-        body = await self._body(texts, deadline.remaining())
+        # To read what is larger would hold up every other call.
+        most = BODY_BYTES + len(texts) * (ITEM_BYTES + NUMBER_BYTES * (dimensions or MAX_DIMENSIONS))
+        body = await self._body(texts, most, deadline.remaining())
         try:
             # Numbers as text take milliseconds, which other calls need not wait for.
             return await asyncio.to_thread(unit_vectors, body, len(texts))
@@ -111,7 +119,7 @@ class RemoteServer:
         error.retry_seconds = retry_seconds
         return error
 
-    async def _body(self, texts: Sequence[str], seconds: float) -> bytes:
+    async def _body(self, texts: Sequence[str], most: int, seconds: float) -> bytes:
         retrying = tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception_type(_PassingError),
             wait=_wait,
@@ -121,7 +129,7 @@ class RemoteServer:
         )
         try:
             async with asyncio.timeout(seconds):
-                return await retrying(self._attempt, texts)
+                return await retrying(self._attempt, texts, most)
         except _PassingError as error:
             raise self.unavailable(str(error), error.seconds) from error
         except asyncio.CancelledError:
@@ -132,7 +140,7 @@ class RemoteServer:
             problem = f"the server {self._model.server} did not answer in time"
             raise ServiceError(grpc.StatusCode.DEADLINE_EXCEEDED, "DEADLINE_EXCEEDED", problem) from None
 
-    async def _attempt(self, texts: Sequence[str]) -> bytes:
+    async def _attempt(self, texts: Sequence[str], most: int) -> bytes:
         rest = self._rests_until - time.monotonic()
         if rest > 0:  # It told another request so.
             raise _PassingError(f"wants to be left alone for {rest:.1f} s", rest)
@@ -145,7 +153,7 @@ class RemoteServer:
             async with self._client.stream("POST", self._url, json=request) as response:
                 if response.status_code != OK:
                     raise self._failure(response)
-                return await self._read(response)
+                return await self._read(response, most)
         except httpx2.DecodingError as error:
             raise self.unavailable("answers in a broken encoding") from error
         except httpx2.RequestError as error:
@@ -153,12 +161,12 @@ class RemoteServer:
             why = f": {error}" if isinstance(error, httpx2.ConnectError) and str(error) else ""
             raise _PassingError(f"cannot be reached ({type(error).__name__}{why})") from error
 
-    async def _read(self, response: httpx2.Response) -> bytes:
+    async def _read(self, response: httpx2.Response, most: int) -> bytes:
         body = bytearray()
         async for part in response.aiter_bytes():
             body += part
-            if len(body) > MAX_ANSWER_BYTES:
-                raise self.unavailable(f"answers more than {MAX_ANSWER_BYTES} bytes")
+            if len(body) > most:
+                raise self.unavailable(f"answers more than {most} bytes")
         return bytes(body)
 
     def _failure(self, response: httpx2.Response) -> Exception:
