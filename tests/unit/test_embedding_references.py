@@ -38,7 +38,8 @@ def test_a_home_is_expanded() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", " ", "all-minilm-l6-v2", "e5", "=/models/e5", "a\nb=/models/e5", "/", "name=", "x=/a\udcff"]
+    "text",
+    ["", " ", "all-minilm-l6-v2", "e5", "=/models/e5", "a\nb=/models/e5", "/", "name=", "x=/a\udcff", "ftp://host/v1"],
 )
 def test_what_names_nothing_is_refused(text: str) -> None:
     with pytest.raises(ServiceError) as caught:

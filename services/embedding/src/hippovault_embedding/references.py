@@ -66,7 +66,7 @@ def parse(text: str) -> Reference:
         return replace(remote, name=_name(name, remote.name))
     # A bare word is more often a misspelt name than a folder.
     is_path = "/" in target or "\\" in target or target in {".", ".."}
-    if not is_path or not target.isprintable():
+    if not is_path or "://" in target or not target.isprintable():
         raise _invalid(f"{text!r} is not a model; expected {FORMS}")
     folder = Path(target).expanduser().absolute()
     return FolderModel(_name(name, folder.resolve().name), folder)
