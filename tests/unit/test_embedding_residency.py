@@ -180,6 +180,7 @@ async def test_a_use_while_it_is_unloaded_waits_and_loads_anew(model: Model) -> 
     may_unload.set()
     await user
     assert model.loads == 2
+    await residency.close()  # Before its time is up again, which the test's loop would not live to see.
 
 
 async def test_closing_while_it_loads_waits_and_unloads(model: Model) -> None:
