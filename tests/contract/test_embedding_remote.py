@@ -532,6 +532,15 @@ def test_the_largest_vectors_are_taken_before_their_dimensions_are_known(home: P
         assert embed(stub, texts_of(8)).dimensions == MAX_DIMENSIONS
 
 
+def test_the_first_answer_is_not_larger_than_clients_take_either(home: Path, server: Server) -> None:
+    server.always = every(encoded([1.0] * 4096))  # Before it nobody knows the dimensions.
+    with talking(home, f"{server.url}?model=small") as (_, stub):
+        error = refusal(stub, texts_of(256))
+        assert (error.code, error.field) == (grpc.StatusCode.INVALID_ARGUMENT, "texts")
+        assert "bytes, an answer 3145728 at most" in error.message
+        assert embed(stub, texts_of(2)).dimensions == 4096
+
+
 def test_another_dimension_than_before_is_refused(stub: EmbeddingServiceStub, server: Server) -> None:
     embed(stub, texts_of(1))
     server.behaviours = [every([1.0] * 5)]

@@ -126,6 +126,7 @@ class Embedder:
             replace(known, cached=True) if (known := found[index]) else fresh[index] for index in range(len(texts))
         ]
         facts = await self.facts()  # A server's dimensions are known by its answer.
+        _check_answer(embeddings, [], facts.dimensions)
         return Embedded(facts, embeddings, tokenized, computed.queue_seconds, computed.inference_seconds)
 
     @property
@@ -181,7 +182,7 @@ def _expected_tokens(texts: Sequence[str], options: Options, facts: ModelFacts) 
 
 
 def _check_answer(found: Sequence[Embedding | None], prepared: Sequence[Prepared], dimensions: int) -> None:
-    """Refuses what no client could receive, before it is computed."""
+    """Refuses what no client could receive; before it is computed, where the dimensions are known."""
     known = sum(embedding.size for embedding in found if embedding)
     size = known + sum(piece.row_bytes(dimensions) for each in prepared for piece in each.pieces)
     if size > MAX_ANSWER_BYTES:
