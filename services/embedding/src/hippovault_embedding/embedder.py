@@ -12,6 +12,7 @@ import structlog
 
 from hippovault_chassis import tracing
 from hippovault_chassis.errors import ServiceError
+from hippovault_embedding.aside import aside
 from hippovault_embedding.backend import Backend, Options, Prepared
 from hippovault_embedding.batcher import Batcher, Computed, Limits
 from hippovault_embedding.cache import Embedding, EmbeddingCache
@@ -94,7 +95,7 @@ class Embedder:
                 answer would be too large.
         """
         facts = await self.facts()
-        keys = [self._cache.key(facts.revision, options, text) for text in texts]
+        keys = await aside(texts, lambda texts: [self._cache.key(facts.revision, options, text) for text in texts])
         found = [self._cache.get(key) for key in keys]
         missing = [index for index, embedding in enumerate(found) if embedding is None]
         self._metrics.cache_hits.inc(len(texts) - len(missing))

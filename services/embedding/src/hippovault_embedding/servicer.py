@@ -12,6 +12,7 @@ from hippovault.embedding.v1 import embedding_pb2 as pb
 from hippovault.embedding.v1.embedding_pb2_grpc import EmbeddingServiceServicer
 from hippovault_chassis import memory_rules
 from hippovault_chassis.errors import ServiceError
+from hippovault_embedding.aside import aside
 from hippovault_embedding.backend import Options
 from hippovault_embedding.cache import Embedding
 from hippovault_embedding.catalogue import Catalogue
@@ -40,8 +41,10 @@ class EmbeddingServicer(EmbeddingServiceServicer):
         """See embedding.proto."""
         embedder = self._catalogue.get(request.model)
         options = self._options(request, await embedder.facts())
-        self._check_texts(request.texts)
-        embedded = await embedder.embed(request.texts, options)
+        memory_rules.within("texts", len(request.texts), 1, self._settings.max_texts)
+        texts = list(request.texts)  # Each look at a message's own makes new ones.
+        await aside(texts, self._check_texts)
+        embedded = await embedder.embed(texts, options)
         return pb.EmbedResponse(
             vectors=b"".join(row.vector for each in embedded.embeddings for row in each.rows),
             dimensions=embedded.facts.dimensions,
@@ -91,7 +94,6 @@ class EmbeddingServicer(EmbeddingServiceServicer):
 
     def _check_texts(self, texts: Sequence[str]) -> None:
         """Tells of every text that is wrong, so that a caller can leave out all of them at once."""
-        memory_rules.within("texts", len(texts), 1, self._settings.max_texts)
         problems = list(self._problems(texts))
         if problems:
             raise ServiceError.invalid_fields(problems)
