@@ -208,7 +208,7 @@ def test_an_answer_that_no_client_could_receive_is_refused_before_it_is_computed
         request = pb.EmbedRequest(texts=texts, max_windows=max_windows, token_encoding=pb.TOKEN_ENCODING_FLOAT32)
         error = refusal(stub, request)
         assert (error.code, error.field) == (grpc.StatusCode.INVALID_ARGUMENT, "texts")
-        assert "bytes, an answer 3145728 at most" in error.message
+        assert "or more bytes, an answer 3145728 at most" in error.message
     assert inferences(process) == before
 
 

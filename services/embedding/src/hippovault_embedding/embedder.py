@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 
@@ -26,6 +26,8 @@ MAX_ANSWER_BYTES = 3 * 1024 * 1024
 """Vectors and codes of one answer: gRPC clients take 4 MiB unless they are told otherwise."""
 CHARACTERS_A_TOKEN = 4
 """Of running text, about."""
+PORTION_CHARACTERS = 16_000
+"""After which those who wait to be tokenised take turns; a text is never cut for it."""
 
 
 @dataclass(frozen=True)
@@ -100,8 +102,9 @@ class Embedder:
         missing = [index for index, embedding in enumerate(found) if embedding is None]
         self._metrics.cache_hits.inc(len(texts) - len(missing))
         self._metrics.cache_misses.inc(len(missing))
+        size = sum(embedding.size for embedding in found if embedding)
         if not missing:
-            _check_answer(found, [], facts.dimensions)
+            _check_answer(size)
             return Embedded(facts, [replace(each, cached=True) for each in found if each])
         wanted = [texts[index] for index in missing]
         async with AsyncExitStack() as used:
@@ -109,12 +112,11 @@ class Embedder:
                 await used.enter_async_context(self.residency.use())
                 changed = (await self.facts()).revision != facts.revision
                 started = time.monotonic()
-                prepared = [] if changed else await self._backend.prepare(wanted, options)
+                prepared = [] if changed else await self._prepare(wanted, options, facts.dimensions, size)
                 tokenized = time.monotonic() - started
             if changed:  # The files did, before they were loaded.
                 return await self.embed(texts, options)
             self._tell_tokenized(prepared, started, tokenized)
-            _check_answer(found, prepared, facts.dimensions)
             pieces = [piece for each in prepared for piece in each.pieces]
             computed = await self._batcher.submit(pieces, query=options.query)
         self._tell_unknown(prepared)
@@ -127,7 +129,7 @@ class Embedder:
             replace(known, cached=True) if (known := found[index]) else fresh[index] for index in range(len(texts))
         ]
         facts = await self.facts()  # A server's dimensions are known by its answer.
-        _check_answer(embeddings, [], facts.dimensions)
+        _check_answer(sum(embedding.size for embedding in embeddings))
         return Embedded(facts, embeddings, tokenized, computed.queue_seconds, computed.inference_seconds)
 
     @property
@@ -146,6 +148,16 @@ class Embedder:
         """Lets go of the model; what waits is dropped."""
         await self._batcher.close()
         await self.residency.close()
+
+    async def _prepare(self, texts: Sequence[str], options: Options, dimensions: int, size: int) -> list[Prepared]:
+        """Returns each text as pieces, unless an answer with so many bytes already cannot hold their vectors."""
+        prepared: list[Prepared] = []
+        for portion in _portions(texts):  # Between two, other calls get their turn, and one that was cancelled ends.
+            fresh = await self._backend.prepare(portion, options)
+            size += sum(piece.row_bytes(dimensions) for each in fresh for piece in each.pieces)
+            _check_answer(size)
+            prepared += fresh
+        return prepared
 
     def _tell_tokenized(self, prepared: Sequence[Prepared], started: float, seconds: float) -> None:
         self._metrics.tokenize_seconds.observe(seconds)
@@ -182,13 +194,29 @@ def _expected_tokens(texts: Sequence[str], options: Options, facts: ModelFacts) 
     return sum(min(1 + len(text) // CHARACTERS_A_TOKEN, most) for text in texts)
 
 
-def _check_answer(found: Sequence[Embedding | None], prepared: Sequence[Prepared], dimensions: int) -> None:
-    """Refuses what no client could receive; before it is computed, where the dimensions are known."""
-    known = sum(embedding.size for embedding in found if embedding)
-    size = known + sum(piece.row_bytes(dimensions) for each in prepared for piece in each.pieces)
+def _portions(texts: Sequence[str]) -> Iterator[list[str]]:
+    """Yields the texts in order, as many at a time as take a few hundredths of a second."""
+    portion: list[str] = []
+    size = 0
+    for text in texts:
+        portion.append(text)
+        size += len(text)
+        if size >= PORTION_CHARACTERS:
+            yield portion
+            portion, size = [], 0
+    if portion:
+        yield portion
+
+
+def _check_answer(size: int) -> None:
+    """Refuses what no client could receive; before it is computed, where the dimensions are known.
+
+    Args:
+        size: Bytes of the vectors and codes that are known of.
+    """
     if size > MAX_ANSWER_BYTES:
         problem = (
-            f"their vectors have {size} bytes, an answer {MAX_ANSWER_BYTES} at most; "
+            f"their vectors have {size} or more bytes, an answer {MAX_ANSWER_BYTES} at most; "
             "send fewer texts, or ask for fewer windows or shorter codes"
         )
         raise ServiceError.invalid("texts", problem)

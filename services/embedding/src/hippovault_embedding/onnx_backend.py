@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
@@ -19,8 +19,6 @@ if TYPE_CHECKING:  # Imported for good by the first load: a process that embeds 
 
 SHORT_CHARACTERS = 2_000
 """Of all texts of a call: so few are tokenised before another thread would have woken up."""
-PORTION_CHARACTERS = 16_000
-"""After which those who wait to be tokenised take turns; a text is never cut for it."""
 
 ResultT = TypeVar("ResultT")
 Ts = TypeVarTuple("Ts")
@@ -104,10 +102,7 @@ class OnnxBackend:
         """Returns the tokens of each text."""
         if sum(map(len, texts)) <= SHORT_CHARACTERS:
             return self._tokenize(texts, options)
-        prepared: list[Prepared] = []
-        for portion in _portions(texts):  # Between two, other calls get their turn, and one that was cancelled ends.
-            prepared += await _on(self._processor.tokenizing, self._tokenize, portion, options)
-        return prepared
+        return await _on(self._processor.tokenizing, self._tokenize, texts, options)
 
     async def run(self, pieces: Sequence[Piece]) -> list[Row]:
         """Returns the rows of the pieces."""
@@ -150,20 +145,6 @@ def _facts(model: Model) -> ModelFacts:
         # Their codes are made of whole bytes.
         token_encodings=() if model.dimensions % 8 else pb.TokenEncoding.values()[1:],
     )
-
-
-def _portions(texts: Sequence[str]) -> Iterator[list[str]]:
-    """Yields the texts in order, as many at a time as take a few hundredths of a second."""
-    portion: list[str] = []
-    size = 0
-    for text in texts:
-        portion.append(text)
-        size += len(text)
-        if size >= PORTION_CHARACTERS:
-            yield portion
-            portion, size = [], 0
-    if portion:
-        yield portion
 
 
 async def _on(executor: ThreadPoolExecutor, function: Callable[[*Ts], ResultT], *arguments: *Ts) -> ResultT:
