@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -28,6 +29,7 @@ from support.processes import STOP_SECONDS, Process, environment, start
 from support.waiting import until
 
 SECONDS = 20
+TESTS = Path(__file__).parent.parent
 SECRET = "the vault is blue"  # noqa: S105
 SERVICES = [
     # A method that succeeds with an empty request, and one that refuses it.
@@ -140,6 +142,25 @@ def test_a_taken_port_is_a_plain_error_at_start(home: Path) -> None:
 def test_another_address_is_refused(listen: str, problem: str) -> None:
     with pytest.raises(ServiceError, match=f"metrics_listen: '{listen}' {problem}"):
         metrics.listen(listen)
+
+
+def test_connections_that_are_silent_or_break_are_ended(home: Path) -> None:
+    process = start(["support.short_patience", *LISTEN], home, "embedding", {"PYTHONPATH": str(TESTS)})
+    try:
+        host, _, port = address(process).rpartition(":")
+        connections = [socket.create_connection((host, int(port)), timeout=SECONDS) for _ in range(8)]
+        for connection, sent in zip(connections, (b"", b"GET /metrics HT", b"GET / HTTP/1.1\r\nX: ") * 2, strict=False):
+            connection.sendall(sent)
+        for connection in connections[6:]:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            connection.close()
+        for connection in connections[:6]:
+            with connection:
+                assert connection.recv(1) == b""
+        assert scrape(process).value("process_open_fds") > 0
+        assert all(line.startswith("{") for line in process.log.read_text().splitlines())
+    finally:
+        process.kill()
 
 
 # How calls end, on both kinds of server

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+from wsgiref.simple_server import WSGIRequestHandler
 
 import grpc
 import prometheus_client
@@ -15,6 +17,9 @@ from hippovault_chassis.errors import ServiceError, told
 log = structlog.get_logger()
 
 SECONDS_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+CLIENT_SECONDS = 10.0
+"""How long a connection may be silent; each costs a thread and a file descriptor."""
 
 METHOD = ("grpc_service", "grpc_method")
 HANDLED = Counter("grpc_server_handled", "Calls that have ended.", (*METHOD, "grpc_code"))
@@ -38,10 +43,25 @@ def listen(address: str) -> None:
     host, port = addresses.check_loopback("metrics_listen", address)
     try:
         server, _ = prometheus_client.start_http_server(port, host)
+        server.RequestHandlerClass = _Handler
     except OSError as error:
         problem = f"metrics_listen: {address} cannot be bound: {told(error)}"
         raise ServiceError(grpc.StatusCode.UNAVAILABLE, "CANNOT_LISTEN", problem) from error
     log.info("serving metrics", address=f"{address.rpartition(':')[0]}:{server.server_port}")
+
+
+class _Handler(WSGIRequestHandler):
+    """Answers one connection, and ends one that is broken or does not go on."""
+
+    timeout = CLIENT_SECONDS
+
+    def handle(self) -> None:
+        """Answers it."""
+        with contextlib.suppress(OSError):
+            super().handle()
+
+    def log_message(self, *_: object) -> None:
+        """Logs nothing: a client says what stands there."""
 
 
 @functools.cache  # Finding a metric by its labels takes longer than counting.
