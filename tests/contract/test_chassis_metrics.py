@@ -98,6 +98,17 @@ def test_nothing_of_a_request_reaches_a_log_or_a_metric(home: Path) -> None:
             assert "hidden" not in text
 
 
+@pytest.mark.parametrize(("name", "service", "method"), [each[:3] for each in SERVICES[:2]])  # One of each kind.
+def test_no_call_of_a_burst_is_dropped_without_a_word(home: Path, name: str, service: str, method: str) -> None:
+    with running(home, name), grpc.insecure_channel(f"unix:{home / 'run' / name}.sock") as channel:
+        call: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(f"/{service}/{method}")
+        call(b"", timeout=SECONDS)
+        calls = [call.future(b"", timeout=SECONDS) for _ in range(3000)]
+        codes = {each.code() for each in calls}
+        assert grpc.StatusCode.OK in codes
+        assert codes <= {grpc.StatusCode.OK, grpc.StatusCode.RESOURCE_EXHAUSTED}
+
+
 def test_unknown_methods_and_health_make_no_series(home: Path) -> None:
     with running(home, "storage", *LISTEN) as process:
         with grpc.insecure_channel(process.status) as channel:

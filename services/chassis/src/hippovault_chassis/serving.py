@@ -32,11 +32,17 @@ log = structlog.get_logger()
 CALLS_PER_THREAD = 8
 """Calls that a server with threads takes on, unless it is told: more would wait beyond their deadlines."""
 
+MAX_PENDING_CALLS = 100_000
+"""That have arrived and not begun."""
+
 OPTIONS: list[tuple[str, int]] = [
     # On, a forgotten server on the same port would silently take half of the connections.
     ("grpc.so_reuseport", 0),
     ("grpc.max_receive_message_length", MAX_REQUEST_BYTES),
     ("grpc.max_send_message_length", UNLIMITED),
+    # By itself gRPC cancels calls of a burst beyond 1000 without a word; here each is told why it is refused.
+    ("grpc.server.max_pending_requests", MAX_PENDING_CALLS),
+    ("grpc.server.max_pending_requests_hard_limit", MAX_PENDING_CALLS),
 ]
 
 
