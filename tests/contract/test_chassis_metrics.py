@@ -143,7 +143,8 @@ def test_a_taken_port_is_a_plain_error_at_start(home: Path) -> None:
             command, env=environment(home), capture_output=True, text=True, timeout=STOP_SECONDS, check=False
         )
     assert ended.returncode == 1
-    assert ended.stderr == f"hippovault-embedding: metrics_listen: {listen} cannot be bound: Address already in use\n"
+    problem = f"metrics_listen: {listen} cannot be bound: Address already in use; choose another port"
+    assert ended.stderr == f"hippovault-embedding: {problem}\n"
 
 
 @pytest.mark.parametrize(

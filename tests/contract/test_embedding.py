@@ -365,6 +365,7 @@ def test_a_second_process_on_the_socket_is_refused(process: Process, module_home
     ended = run(module_home)
     assert ended.returncode == 1
     assert f"pid {process.popen.pid}" in ended.stderr
+    assert "`hippovault down`, or choose another home by --home" in ended.stderr
     with connected(process) as stub:
         assert get_model(stub).dimensions == DIMENSIONS
 
@@ -373,7 +374,7 @@ def test_a_taken_port_is_an_error_at_start(home: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         ended = run(home, "--listen", f"127.0.0.1:{taken.getsockname()[1]}")
     assert ended.returncode == 1
-    assert "cannot be bound" in ended.stderr
+    assert "cannot be bound; it may be taken, choose another" in ended.stderr
     assert "Traceback" not in ended.stderr
 
 

@@ -98,4 +98,5 @@ def lock_socket(address: str) -> IO[str] | None:
     try:
         return lock_file(Path(address.removeprefix(UNIX)).with_suffix(".lock"), f"{address} is served")
     except LockHeldError as error:
-        raise ServiceError(grpc.StatusCode.FAILED_PRECONDITION, "ALREADY_RUNNING", str(error)) from None
+        way_out = "stop a running memory by `hippovault down`, or choose another home by --home"
+        raise ServiceError.refused("ALREADY_RUNNING", f"{error}; {way_out}") from None

@@ -45,7 +45,7 @@ def listen(address: str) -> None:
         server, _ = prometheus_client.start_http_server(port, host)
         server.RequestHandlerClass = _Handler
     except OSError as error:
-        problem = f"metrics_listen: {address} cannot be bound: {told(error)}"
+        problem = f"metrics_listen: {address} cannot be bound: {told(error)}; choose another port"
         raise ServiceError(grpc.StatusCode.UNAVAILABLE, "CANNOT_LISTEN", problem) from error
     log.info("serving metrics", address=f"{address.rpartition(':')[0]}:{server.server_port}")
 

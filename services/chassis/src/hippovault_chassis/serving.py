@@ -182,7 +182,9 @@ def _register(server: Any, services: Sequence[Service], health_servicer: Any, ad
         port = server.add_insecure_port(address)
     except RuntimeError as error:  # gRPC wrote the cause to stderr itself.
         raise ServiceError(
-            grpc.StatusCode.UNAVAILABLE, "CANNOT_LISTEN", f"listen: {address} cannot be bound; it may be taken"
+            grpc.StatusCode.UNAVAILABLE,
+            "CANNOT_LISTEN",
+            f"listen: {address} cannot be bound; it may be taken, choose another",
         ) from error
     if address.startswith(addresses.UNIX):
         return address
