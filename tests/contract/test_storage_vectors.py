@@ -39,12 +39,20 @@ def found_codes(store: Store, content: str) -> pb.TokenCodes | None:
 
 def test_as_many_vectors_are_taken_as_the_contract_says(store: Store) -> None:
     store.add("sixty-four", vector(1) * checks.MAX_VECTORS)
-    with refused(Code.INVALID_ARGUMENT, "vectors", message="1536 bytes (384 float32) for each of 1 to 64"):
+    with refused(Code.INVALID_ARGUMENT, "vectors", message="must be 1 to 64 vectors of 384 dimensions"):
         store.add("sixty-five", vector(1) * (checks.MAX_VECTORS + 1))
-    with refused(Code.INVALID_ARGUMENT, "vectors", message="has 3068"):
+    with refused(Code.INVALID_ARGUMENT, "vectors", message="has 767 float32 (3068 bytes)"):
         store.add("part of a row", (vector(1) * 2)[:-4])
     with refused(Code.INVALID_ARGUMENT, "vectors", message="norm 0"):
         store.add("one that points nowhere", vector(1) + bytes(1536))
+
+
+def test_vectors_of_a_model_of_other_dimensions_are_refused_with_the_way_out(store: Store) -> None:
+    others, way_out = bytes(4 * 256), "; use a model of 384 dimensions, or another home with the model's `dimensions`"
+    with refused(Code.INVALID_ARGUMENT, "vectors", message=f"has 256 float32 (1024 bytes){way_out}"):
+        store.add("another model's", others)
+    with refused(Code.INVALID_ARGUMENT, "vector", message="must be one vector of 384 dimensions"):
+        store.compare(others)
 
 
 def test_token_codes_come_back_where_they_are_asked_for(store: Store) -> None:

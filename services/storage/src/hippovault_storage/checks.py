@@ -175,8 +175,11 @@ def vectors(field: str, value: bytes, dimensions: int, most: int = 1) -> None:
     """Checks 1 to `most` vectors: little-endian float32, finite, each of L2 norm 1 within NORM_TOLERANCE."""
     size = dimensions * FLOAT32.itemsize
     if len(value) % size or not size <= len(value) <= most * size:
-        wanted = f"{size} bytes ({dimensions} float32)" + (f" for each of 1 to {most} vectors" if most > 1 else "")
-        raise ServiceError.invalid(field, f"must have {wanted}, has {len(value)}")
+        number = f"1 to {most} vectors" if most > 1 else "one vector"
+        has = f"{len(value) // FLOAT32.itemsize} float32 ({len(value)} bytes)"
+        problem = f"must be {number} of {dimensions} dimensions, as this store has them, has {has}"
+        way_out = f"use a model of {dimensions} dimensions, or another home with the model's `dimensions` in [storage]"
+        raise ServiceError.invalid(field, f"{problem}; {way_out}")
     norms = np.linalg.norm(np.frombuffer(value, FLOAT32).reshape(-1, dimensions).astype(np.float64), axis=1)
     wrong = norms[~(np.abs(norms - 1) <= NORM_TOLERANCE)]  # Not a number included.
     if wrong.size:
