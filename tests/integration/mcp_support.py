@@ -42,7 +42,11 @@ REFUSALS: list[tuple[str, dict[str, Any], str]] = [
     ("hippo_recall", {"query": "q", "limit": "x"}, "limit: Input should be a valid integer"),
     ("hippo_recall", {"query": "q", "limit": True}, "limit: must not be a boolean"),
     ("hippo_recall", {"query": "q", "no_surprise_boost": "yes"}, "no_surprise_boost: must be true or false"),
-    ("hippo_recall", {"query": "q", "mode": "fuzzy"}, "mode: must be one of dense, semantic, keyword, hybrid"),
+    (
+        "hippo_recall",
+        {"query": "q", "mode": "fuzzy"},
+        "mode: must be one of dense, semantic, keyword, hybrid, is 'fuzzy'",
+    ),
     ("hippo_recall", {"query": "q", "tags": [" "]}, "tags[0]: must not be blank"),
     ("retrieve_memory", {"query": "q", "n_results": 0}, "n_results: must be 1 to 100, is 0"),
     ("hippo_list_recent", {"n": 0}, "n: must be 1 to 100, is 0"),

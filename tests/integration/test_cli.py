@@ -235,6 +235,8 @@ def test_a_command_line_that_makes_no_sense_is_told_apart(run: Run, memory: Path
         (["recall"], "QUERY"),
         (["recall", "q", "--timeout", "0"], "--timeout"),
         (["bogus"], "bogus"),
+        (["recall", "staging", "database"], "'database' is one word too many; write quotes around a text of several"),
+        (["remember", "A", "text", "of", "several", "words"], "'text' is one word too many; write quotes"),
     ):
         code, document = run(*arguments)
         assert code == 2

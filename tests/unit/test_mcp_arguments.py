@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -11,7 +12,9 @@ from google.protobuf.message import Message
 from hippovault.memory.v1 import memory_pb2
 from hippovault.memory.v1 import memory_service_pb2 as pb
 from hippovault_chassis.errors import ServiceError
-from hippovault_gateway.documents import parse
+from hippovault_gateway.arguments import Arguments, RecallArguments
+from hippovault_gateway.documents import MODES, parse
+from hippovault_gateway.entity_arguments import CLEARABLE, VISIBILITIES, GetArguments, ScanArguments, UpdateArguments
 from hippovault_gateway.mcp import tools
 
 TOOLS = tools.of_set("all")
@@ -108,10 +111,27 @@ def test_a_number_of_another_type_is_refused(value: object) -> None:
     assert refusal("hippo_recall", query="q", limit=value)[0] == "limit"
 
 
-def test_an_unknown_mode_is_refused_with_the_modes_there_are() -> None:
-    field, message = refusal("hippo_recall", query="q", mode="fuzzy")
+@pytest.mark.parametrize(
+    ("kind", "field", "given", "names"),
+    [
+        (RecallArguments, "mode", {"query": "q", "mode": "fuzzy"}, MODES),
+        (GetArguments, "visibility", {"id": 1, "visibility": "fuzzy"}, VISIBILITIES),
+        (ScanArguments, "visibility", {"visibility": "fuzzy"}, VISIBILITIES),
+        (UpdateArguments, "clear[1]", {"id": 1, "clear": ["tags", "fuzzy"]}, CLEARABLE),
+    ],
+)
+def test_an_unknown_name_is_refused_with_those_there_are(
+    kind: type[Arguments], field: str, given: dict[str, Any], names: Collection[str]
+) -> None:
+    with pytest.raises(ServiceError) as caught:
+        parse(kind, given).request()
 
-    assert (field, message) == ("mode", "mode: must be one of dense, semantic, keyword, hybrid")
+    assert caught.value.message == f"{field}: must be one of {', '.join(names)}, is 'fuzzy'"
+    assert caught.value.field == field
+
+
+def test_a_long_name_is_not_repeated_whole() -> None:
+    assert len(refusal("hippo_recall", query="q", mode="f" * 10_000)[1]) < 200
 
 
 def test_forget_takes_each_way_to_name_a_memory() -> None:

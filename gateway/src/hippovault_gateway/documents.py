@@ -19,10 +19,8 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from hippovault.memory.v1 import memory_service_pb2
+from hippovault_chassis import memory_rules
 from hippovault_chassis.errors import ServiceError
-
-MAX_NAME = 100
-"""Characters of a name that somebody else gave and that an error repeats."""
 
 DocumentT = TypeVar("DocumentT", bound="Document")
 
@@ -60,7 +58,7 @@ def parse(document: type[DocumentT], value: Mapping[str, Any]) -> DocumentT:
     except ValidationError as error:
         problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
         field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem["loc"]).lstrip(".")[
-            :MAX_NAME
+            : memory_rules.MAX_SHOWN
         ]
         message = "unknown argument" if problem["type"] == "extra_forbidden" else problem["msg"]
         raise ServiceError.invalid(field or "arguments", message) from None
@@ -200,10 +198,7 @@ def mode_value(name: str) -> memory_service_pb2.RecallMode.ValueType:
     Raises:
         ServiceError: INVALID_ARGUMENT when there is none.
     """
-    try:
-        return MODES[name]
-    except KeyError:
-        raise ServiceError.invalid("mode", f"must be one of {', '.join(MODES)}") from None
+    return MODES[memory_rules.choice("mode", name, MODES)]
 
 
 def mode_name(value: memory_service_pb2.RecallMode.ValueType) -> str:

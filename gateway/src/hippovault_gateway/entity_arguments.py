@@ -30,9 +30,7 @@ def visibility(name: str) -> memory_pb2.Visibility.ValueType:
     Raises:
         ServiceError: INVALID_ARGUMENT when the name means nothing.
     """
-    if name not in VISIBILITIES:
-        raise ServiceError.invalid("visibility", f"must be one of {', '.join(VISIBILITIES)}")
-    return VISIBILITIES[name]
+    return VISIBILITIES[memory_rules.choice("visibility", name, VISIBILITIES)]
 
 
 class GetArguments(RefArguments):
@@ -137,8 +135,7 @@ class UpdateArguments(Details, RefArguments):
         """Returns the fields that are set or cleared: which arguments were given tells it, not their values."""
         given = [field for field in memory_rules.FIELDS if RENAMED.get(field, field) in self.model_fields_set]
         for index, field in enumerate(self.clear):
-            if field not in CLEARABLE:
-                raise ServiceError.invalid(f"clear[{index}]", f"must be one of {', '.join(CLEARABLE)}")
+            memory_rules.choice(f"clear[{index}]", field, CLEARABLE)
             if field in given:
                 raise ServiceError.invalid(f"clear[{index}]", f"{field} is given a value; do one of both")
         if not given and not self.clear:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError, Parameter, UnusedCliTokensError
 
 from hippovault_chassis import settings
 from hippovault_gateway.cli import failures, output
@@ -16,6 +16,8 @@ from hippovault_gateway.cli.options import DEFAULTS
 FAILURE = 1
 USAGE = 2
 INTERRUPTED = 130
+MAX_WORD = 100
+"""Characters of a word of the command line that an error repeats."""
 
 # By name, so that a command imports what it needs and no more.
 COMMANDS = {
@@ -68,7 +70,7 @@ def run(arguments: Sequence[str]) -> int:
         command, bound, _ = app.parse_args(list(arguments), exit_on_error=False, print_error=False)
     except CycloptsError as error:
         error.verbose = False  # Else it would quote the whole command line, contents and all.
-        output.fail(failures.usage(str(error), _field(error)), as_json="--json" in arguments)
+        output.fail(failures.usage(_problem(error), _field(error)), as_json="--json" in arguments)
         return USAGE
     except (OSError, TypeError) as error:
         # The parser stumbles over the error of a configuration file that cannot be read.
@@ -95,6 +97,13 @@ def _import_all() -> None:
     """Imports every command, so that the overview has their descriptions."""
     for name in COMMANDS:
         app[name]
+
+
+def _problem(error: CycloptsError) -> str:
+    if not isinstance(error, UnusedCliTokensError):
+        return str(error)
+    [word, *_] = error.unused_tokens or [""]  # The others may be the rest of a content.
+    return f"{word[:MAX_WORD]!r} is one word too many; write quotes around a text of several words"
 
 
 def _field(error: CycloptsError) -> str:

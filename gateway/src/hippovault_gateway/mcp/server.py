@@ -17,9 +17,10 @@ from mcp.shared.exceptions import MCPError
 from hippovault_chassis import deadline, tracing
 from hippovault_chassis.errors import ServiceError
 from hippovault_chassis.interceptors import told
+from hippovault_chassis.memory_rules import MAX_SHOWN
 from hippovault_gateway.application import Application
 from hippovault_gateway.arguments import named_as_given
-from hippovault_gateway.documents import MAX_NAME, parse
+from hippovault_gateway.documents import parse
 from hippovault_gateway.mcp import tools
 from hippovault_gateway.mcp.calls import Calls
 from hippovault_gateway.mcp.tools import Tool
@@ -60,7 +61,7 @@ def build(application: Application, calls: Calls, tool_set: ToolSet) -> Server[A
     async def call_tool(_context: Any, params: mcp_types.CallToolRequestParams) -> mcp_types.CallToolResult:
         tool = callable_tools.get(params.name)
         if tool is None:
-            raise MCPError(mcp_types.INVALID_PARAMS, f"Unknown tool: {params.name[:MAX_NAME]}")
+            raise MCPError(mcp_types.INVALID_PARAMS, f"Unknown tool: {params.name[:MAX_SHOWN]}")
         return await call(application, calls, tool, params.arguments or {})
 
     server: Server[Any] = Server(

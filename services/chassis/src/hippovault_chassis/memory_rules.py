@@ -1,6 +1,7 @@
 """What a memory may be: the one validator, used at every door and again by storage.
 
-Each function raises ServiceError INVALID_ARGUMENT naming the field, the limit and the value's size, never its text.
+Each function raises ServiceError INVALID_ARGUMENT naming the field, the limit and the value's size, never its text
+unless it had to be one of few names.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from google.protobuf.field_mask_pb2 import FieldMask
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -44,6 +45,8 @@ MAX_HINTS = 3
 MAX_HINT_BYTES = 200
 MAX_METADATA_BYTES = 16_384
 MAX_METADATA_DEPTH = 64
+MAX_SHOWN = 100
+"""Characters of a name that somebody else gave and that an error repeats."""
 SURROGATE = re.compile("[\ud800-\udfff]")
 
 CONTROLS = [chr(code) for code in (*range(0x20), *range(0x7F, 0xA0))]
@@ -74,8 +77,7 @@ def update(memory: pb.Memory, mask: FieldMask, allowed: Sequence[str] = FIELDS) 
     if not mask.paths:
         raise ServiceError.invalid("update_mask", "must name the fields that are set, at least one")
     for index, field in enumerate(mask.paths):
-        if field not in allowed:
-            raise ServiceError.invalid(f"update_mask.paths[{index}]", f"must be one of {', '.join(allowed)}")
+        choice(f"update_mask.paths[{index}]", field, allowed)
         if field == "created_at" and not memory.HasField("created_at"):
             raise ServiceError.invalid(field, "must be given, since a memory has a time")
         if field in FIELDS:
@@ -203,6 +205,13 @@ def within(field: str, value: int, low: int, high: int) -> int:
     """Returns the value when it is in the range, ends included."""
     if not low <= value <= high:
         raise ServiceError.invalid(field, f"must be {low} to {high}, is {value}")
+    return value
+
+
+def choice(field: str, value: str, allowed: Collection[str]) -> str:
+    """Returns the value when it is one of the names."""
+    if value not in allowed:
+        raise ServiceError.invalid(field, f"must be one of {', '.join(allowed)}, is {value[:MAX_SHOWN]!r}")
     return value
 
 
