@@ -40,6 +40,8 @@ MAX_TEXTS = 256
 MAX_WINDOWS = 64
 MOST_TOLD = 10
 SEED = 6
+DEADLINE_TOO_SHORT = "DEADLINE_TOO_SHORT"
+"""The refusal that may have no time to come again: the texts alone take longer than the deadline leaves."""
 
 Code = grpc.StatusCode
 FLAT = Bound(1.05)
@@ -217,8 +219,9 @@ class Soak:
         try:
             await call
         except grpc.aio.AioRpcError as error:
-            seconds = ServiceError.from_rpc(error, "embedding").retry_seconds
-            if not seconds:
+            refusal = ServiceError.from_rpc(error, "embedding")
+            seconds = refusal.retry_seconds
+            if not seconds and refusal.reason != DEADLINE_TOO_SHORT:
                 self.wrong.append(f"{kind.name}: a refusal that does not say when to come again")
             await asyncio.sleep(seconds)
 

@@ -273,11 +273,11 @@ async def test_a_deadline_that_would_pass_in_the_queue_is_refused_at_once(batche
     first = await occupy(batcher, model)
     bulk = documents(batcher, *["bulk"] * 80)
     await asyncio.sleep(0)
-    deadline.start(1.0)
+    deadline.start(9.0)
     error = await refused(documents(batcher, *["more"] * 80))
     assert (error.code, error.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "DEADLINE_TOO_SHORT")
-    assert "1600 tokens take about 16.0 s, the deadline leaves 1.0 s" in error.message
-    assert error.retry_seconds == pytest.approx(15, abs=0.1)
+    assert "1600 tokens take about 16.0 s, the deadline leaves 9.0 s" in error.message
+    assert error.retry_seconds == pytest.approx(7, abs=0.1)
     deadline.start(2.5)  # One text waits for one batch of the others', not for all of them.
     short = documents(batcher, "short")
     deadline.start(1.0)
@@ -285,6 +285,17 @@ async def test_a_deadline_that_would_pass_in_the_queue_is_refused_at_once(batche
     await asyncio.sleep(0)
     model.go()
     await asyncio.gather(first, bulk, short, query)
+
+
+async def test_a_call_too_large_for_its_deadline_is_told_to_be_smaller_and_not_to_come_again(batcher: Batcher) -> None:
+    for _ in range(KNOWN_FROM):
+        batcher._speed.note(100, 1.0)
+    deadline.start(1.0)
+    error = await refused(documents(batcher, *["more"] * 80))
+    assert (error.code, error.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "DEADLINE_TOO_SHORT")
+    assert "its 800 tokens alone take about 8.0 s, the deadline leaves 1.0 s; send fewer or shorter" in error.message
+    assert "again" not in error.message
+    assert error.retry_seconds == 0
 
 
 async def test_a_deadline_that_passes_in_the_queue_ends_the_call(batcher: Batcher, model: Model) -> None:

@@ -163,9 +163,20 @@ class Batcher:
         ahead = self._queries.before(tokens, batch) if query else self._queries.tokens
         ahead += 0 if query else self._documents.before(tokens, batch)
         total, speed = ahead + tokens, self._speed.tokens_a_second
-        if speed and total / speed > seconds:
-            problem = f"{total} tokens take about {total / speed:.1f} s, the deadline leaves {seconds:.1f} s"
-            raise self._exhausted("DEADLINE_TOO_SHORT", problem, total - seconds * speed)
+        if not speed or total / speed <= seconds:
+            return
+        left = f"the deadline leaves {seconds:.1f} s"
+        if tokens / speed > seconds:  # However short the queue is.
+            problem = f"its {tokens} tokens alone take about {tokens / speed:.1f} s, {left}"
+            raise self._too_large(problem)
+        problem = f"{total} tokens take about {total / speed:.1f} s, {left}"
+        raise self._exhausted("DEADLINE_TOO_SHORT", problem, total - seconds * speed)
+
+    def _too_large(self, problem: str) -> ServiceError:
+        """Returns the refusal of a call that another try does not help."""
+        self._metrics.refused("DEADLINE_TOO_SHORT")
+        way_out = "send fewer or shorter texts, or allow more time"
+        return ServiceError(grpc.StatusCode.RESOURCE_EXHAUSTED, "DEADLINE_TOO_SHORT", f"{problem}; {way_out}")
 
     def _exhausted(self, reason: str, problem: str, tokens_over: float) -> ServiceError:
         """Returns the refusal; its RetryInfo is when the tokens that are too many will have been computed."""
