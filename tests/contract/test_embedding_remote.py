@@ -23,6 +23,7 @@ import grpc
 import numpy as np
 import numpy.typing as npt
 import pytest
+from grpc_health.v1 import health_pb2
 
 from hippovault.embedding.v1 import embedding_pb2 as pb
 from hippovault.embedding.v1.embedding_pb2_grpc import EmbeddingServiceStub
@@ -30,8 +31,10 @@ from hippovault.memory.v1 import memory_service_pb2 as memory_pb
 from hippovault.memory.v1.memory_service_pb2_grpc import MemoryServiceStub
 from hippovault_chassis.errors import ServiceError
 from hippovault_embedding.remote_model import MAX_DIMENSIONS
+from support.embedding import health_of
 from support.processes import Process, start
 from support.stack import running
+from support.waiting import until
 
 SECONDS = 30
 DIMENSIONS = 8
@@ -250,6 +253,10 @@ def refusal(stub: EmbeddingServiceStub, texts: Sequence[str], model: str = "") -
     assert KEY not in error.message
     assert MARK not in error.message
     return error
+
+
+def load_error(stub: EmbeddingServiceStub, model: str = "") -> str:
+    return stub.GetModel(pb.GetModelRequest(model=model), timeout=SECONDS).load_error
 
 
 def unavailable(stub: EmbeddingServiceStub, server: Server, model: str = "") -> str:
@@ -567,6 +574,22 @@ def test_a_lasting_failure_is_told_after_a_few_tries(stub: EmbeddingServiceStub,
     assert len(server.requests) == 4
 
 
+@pytest.mark.parametrize(
+    "behaviour", [status(500), status(401), status(404), every([1.0] * 5), lambda _: Answer(b"no JSON")]
+)
+def test_the_model_tells_of_the_last_failure_until_the_next_success(
+    stub: EmbeddingServiceStub, server: Server, behaviour: Behaviour
+) -> None:
+    embed(stub, texts_of(1))
+    assert load_error(stub) == ""
+    server.always = behaviour
+    assert load_error(stub) in refusal(stub, texts_of(1)).message
+    assert load_error(stub).startswith(f"the server {server.url} answers ")
+    server.always = embedded
+    embed(stub, texts_of(1))
+    assert load_error(stub) == ""
+
+
 @pytest.mark.parametrize("form", ["seconds", "date"])
 def test_retry_after_is_heeded(stub: EmbeddingServiceStub, server: Server, form: str) -> None:
     def limited(request: Request) -> Answer:
@@ -668,13 +691,18 @@ def test_a_server_that_hangs_costs_the_deadline_and_no_place(stub: EmbeddingServ
         return embedded(request)
 
     server.always = hang
-    calls = [stub.Embed.future(request_of(texts_of(1)), timeout=1) for _ in range(2 * REQUESTS)]
+    with pytest.raises(grpc.RpcError):
+        stub.Embed(request_of(texts_of(1)), timeout=0.1)
+    assert load_error(stub) == ""  # The caller was hurried.
+    calls = [stub.Embed.future(request_of(texts_of(1)), timeout=2.1) for _ in range(2 * REQUESTS)]
     for call in calls:
         with pytest.raises(grpc.RpcError) as caught:
             call.result()
         assert ServiceError.from_rpc(caught.value, "embedding").code is grpc.StatusCode.DEADLINE_EXCEEDED
+    until(lambda: load_error(stub).startswith(f"the server {server.url} did not answer within 2."))
     server.always = embedded
     assert embed(stub, texts_of(1)).dimensions == DIMENSIONS
+    assert load_error(stub) == ""
     release.set()
 
 
@@ -690,12 +718,17 @@ def test_a_server_that_is_down_is_named_and_used_once_it_is_up(home: Path) -> No
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = int(free.getsockname()[1])
     reference = f"http://127.0.0.1:{port}/v1?model=small"
-    with talking(home, reference) as (_, stub):
+    with talking(home, reference) as (process, stub):
         error = refusal(stub, texts_of(1))
         assert error.code is grpc.StatusCode.UNAVAILABLE
         assert f"the server http://127.0.0.1:{port}/v1 cannot be reached (ConnectError" in error.message
+        assert load_error(stub) in error.message
+        assert (
+            health_of(process) == health_pb2.HealthCheckResponse.SERVING
+        )  # Who heeds health would never find out that the server is back.
         with server_on(port):
             assert embed(stub, texts_of(1)).dimensions == DIMENSIONS
+            assert load_error(stub) == ""
 
 
 def test_sigterm_waits_for_the_server_and_ends_with_0(home: Path, server: Server) -> None:

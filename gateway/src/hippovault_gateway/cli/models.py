@@ -27,7 +27,7 @@ class ModelView(Document):
     """None where the model's server has not told yet."""
     loaded: bool
     load_error: str
-    """Why the last attempt to load it failed; empty when it did not."""
+    """Why it could not be loaded, or its server gave no vectors, when that was last tried; empty when it went well."""
     server: str
     """Base URL of what computes its vectors; empty where this memory does."""
 

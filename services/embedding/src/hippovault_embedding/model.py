@@ -53,6 +53,8 @@ class ModelFacts:
     """What can be told of tokens."""
     server: str = ""
     """Base URL of the server that computes; empty for this process."""
+    server_error: str = ""
+    """Why the server gave no vectors when it was last asked; empty when it did."""
 
 
 @dataclass(frozen=True)

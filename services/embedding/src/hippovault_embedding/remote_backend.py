@@ -70,7 +70,7 @@ class RemoteBackend:
         """
         from hippovault_embedding.remote_server import RemoteServer
 
-        self._server = RemoteServer(self._model, REQUESTS)
+        self._server = RemoteServer(self._model, REQUESTS, self._report)
 
     def unload(self) -> None:
         """Closes the connections."""
@@ -111,6 +111,9 @@ class RemoteBackend:
             raise self._server.unavailable(problem)
         self._facts = replace(self._facts, dimensions=told)
         return vectors
+
+    def _report(self, error: str) -> None:
+        self._facts = replace(self._facts, server_error=error)
 
 
 def _prepared(prefix: str, text: str, capacity: int, max_windows: int) -> Prepared:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -25,6 +25,8 @@ ATTEMPTS = 4
 BACKOFF = tenacity.wait_exponential_jitter(multiplier=0.2, jitter=0.1)
 """Seconds between tries where the server names none; a query that gets no vector is better told soon."""
 CONNECT_SECONDS = 10.0
+SILENT_SECONDS = 2.0
+"""Without an answer, from which on a server is told to fail; callers who leave earlier say nothing of it."""
 MAX_PAUSE_SECONDS = 3600
 NUMBER_BYTES = 32
 """More than JSON has of a number, and of what stands between two."""
@@ -67,13 +69,15 @@ class RemoteServer:
     Args:
         model: What it computes, and where.
         requests: At a time, at most.
+        report: Told after each request why there are no vectors; nothing when there are.
 
     Raises:
         ModelError: There is no key.
     """
 
-    def __init__(self, model: RemoteModel, requests: int) -> None:
+    def __init__(self, model: RemoteModel, requests: int, report: Callable[[str], None]) -> None:
         self._model = model
+        self._report = report
         self._url = httpx2.URL(f"{model.server}/embeddings")
         key = model.key()
         self._client = httpx2.AsyncClient(
@@ -108,14 +112,18 @@ class RemoteServer:
         body = await self._body(texts, most, deadline.remaining())
         try:
             # Numbers as text take milliseconds, which other calls need not wait for.
-            return await asyncio.to_thread(unit_vectors, body, len(texts))
+            vectors = await asyncio.to_thread(unit_vectors, body, len(texts))
         except AnswerError as error:
             raise self.unavailable(f"answers {error}") from error
+        self._report("")
+        return vectors
 
     def unavailable(self, problem: str, retry_seconds: float = 0.0) -> ServiceError:
         """Returns what callers are told when the server gives no vectors."""
         log.warning("the server gives no vectors", server=self._model.server, problem=problem)
-        error = ServiceError.unavailable("embedding", f"the server {self._model.server} {problem}")
+        cause = f"the server {self._model.server} {problem}"
+        self._report(cause)
+        error = ServiceError.unavailable("embedding", cause)
         error.retry_seconds = retry_seconds
         return error
 
@@ -127,6 +135,7 @@ class RemoteServer:
             before_sleep=self._tell,
             reraise=True,
         )
+        started = time.monotonic()
         try:
             async with asyncio.timeout(seconds):
                 return await retrying(self._attempt, texts, most)
@@ -134,11 +143,17 @@ class RemoteServer:
             raise self.unavailable(str(error), error.seconds) from error
         except asyncio.CancelledError:
             log.info("the server is given up, nobody waits any more", server=self._model.server)
+            self._report_silence(time.monotonic() - started)
             raise
         except TimeoutError:
             log.warning("the server did not answer in time", server=self._model.server, seconds=round(seconds, 1))
+            self._report_silence(time.monotonic() - started)
             problem = f"the server {self._model.server} did not answer in time"
             raise ServiceError(grpc.StatusCode.DEADLINE_EXCEEDED, "DEADLINE_EXCEEDED", problem) from None
+
+    def _report_silence(self, seconds: float) -> None:
+        if seconds >= SILENT_SECONDS:
+            self._report(f"the server {self._model.server} did not answer within {seconds:.1f} s")
 
     async def _attempt(self, texts: Sequence[str], most: int) -> bytes:
         rest = self._rests_until - time.monotonic()

@@ -82,7 +82,7 @@ class EmbeddingServicer(EmbeddingServiceServicer):
             max_texts=settings.max_texts,
             max_text_bytes=settings.max_text_bytes,
             loaded=embedder.residency.loaded,
-            load_error=embedder.load_error,
+            load_error=embedder.load_error or facts.server_error,
             max_windows=MAX_WINDOWS if facts.windowed else 1,
             window_overlap=facts.overlap,
             max_batch_tokens=limits.batch_tokens,

@@ -272,7 +272,9 @@ class GetModelResponse(_message.Message):
     loaded: _builtins.bool
     """Whether the session is in memory now."""
     load_error: _builtins.str
-    """Why the last attempt to load it failed; empty when it did not. The next Embed tries again."""
+    """Why it could not be loaded, or its server gave no vectors, when that was last tried; empty when it went well. The
+    next Embed tries again. Health tells of the former alone: that a server is back, only a call can find out.
+    """
     max_windows: _builtins.int
     """Windows of one text."""
     window_overlap: _builtins.int

@@ -30,7 +30,8 @@ class EmbeddingServiceStub:
     time without calls.
 
     Errors are google.rpc.Status with one ErrorInfo (domain "hippovault"); INVALID_ARGUMENT also carries BadRequest with a
-    violation for each field that is wrong, RESOURCE_EXHAUSTED also RetryInfo.
+    violation for each field that is wrong, RESOURCE_EXHAUSTED also RetryInfo, unless the same request had to
+    fail again.
     """
 
     def __init__(self, channel):
@@ -66,7 +67,8 @@ class EmbeddingServiceServicer:
     time without calls.
 
     Errors are google.rpc.Status with one ErrorInfo (domain "hippovault"); INVALID_ARGUMENT also carries BadRequest with a
-    violation for each field that is wrong, RESOURCE_EXHAUSTED also RetryInfo.
+    violation for each field that is wrong, RESOURCE_EXHAUSTED also RetryInfo, unless the same request had to
+    fail again.
     """
 
     def Embed(self, request, context):
@@ -75,7 +77,8 @@ class EmbeddingServiceServicer:
         INVALID_ARGUMENT: no text, too many texts, a blank text, one with control characters or over the size limit (the
         field violations name the indices), an unknown model, something that the model cannot do, an answer that would be too
         large. UNAVAILABLE: the model cannot be loaded, or the server that it stands on does not answer; the reason says why.
-        RESOURCE_EXHAUSTED: the queue is full (QUEUE_FULL), or so long that the deadline would pass (DEADLINE_TOO_SHORT).
+        RESOURCE_EXHAUSTED: the queue is full (QUEUE_FULL), or so long that the deadline would pass (DEADLINE_TOO_SHORT;
+        without RetryInfo when the texts alone take longer than it leaves).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -140,7 +143,8 @@ class EmbeddingService:
     time without calls.
 
     Errors are google.rpc.Status with one ErrorInfo (domain "hippovault"); INVALID_ARGUMENT also carries BadRequest with a
-    violation for each field that is wrong, RESOURCE_EXHAUSTED also RetryInfo.
+    violation for each field that is wrong, RESOURCE_EXHAUSTED also RetryInfo, unless the same request had to
+    fail again.
     """
 
     @staticmethod

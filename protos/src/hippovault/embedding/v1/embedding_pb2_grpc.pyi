@@ -31,7 +31,8 @@ class EmbeddingServiceStub:
     time without calls.
 
     Errors are google.rpc.Status with one ErrorInfo (domain "hippovault"); INVALID_ARGUMENT also carries BadRequest with a
-    violation for each field that is wrong, RESOURCE_EXHAUSTED also RetryInfo.
+    violation for each field that is wrong, RESOURCE_EXHAUSTED also RetryInfo, unless the same request had to
+    fail again.
     """
 
     @_typing.overload
@@ -44,7 +45,8 @@ class EmbeddingServiceStub:
     INVALID_ARGUMENT: no text, too many texts, a blank text, one with control characters or over the size limit (the
     field violations name the indices), an unknown model, something that the model cannot do, an answer that would be too
     large. UNAVAILABLE: the model cannot be loaded, or the server that it stands on does not answer; the reason says why.
-    RESOURCE_EXHAUSTED: the queue is full (QUEUE_FULL), or so long that the deadline would pass (DEADLINE_TOO_SHORT).
+    RESOURCE_EXHAUSTED: the queue is full (QUEUE_FULL), or so long that the deadline would pass (DEADLINE_TOO_SHORT;
+    without RetryInfo when the texts alone take longer than it leaves).
     """
     GetModel: _grpc.UnaryUnaryMultiCallable[_embedding_pb2.GetModelRequest, _embedding_pb2.GetModelResponse]
     """Describes a model and every limit. Never loads the model."""
@@ -62,7 +64,8 @@ class EmbeddingServiceAsyncStub(EmbeddingServiceStub):
     time without calls.
 
     Errors are google.rpc.Status with one ErrorInfo (domain "hippovault"); INVALID_ARGUMENT also carries BadRequest with a
-    violation for each field that is wrong, RESOURCE_EXHAUSTED also RetryInfo.
+    violation for each field that is wrong, RESOURCE_EXHAUSTED also RetryInfo, unless the same request had to
+    fail again.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -72,7 +75,8 @@ class EmbeddingServiceAsyncStub(EmbeddingServiceStub):
     INVALID_ARGUMENT: no text, too many texts, a blank text, one with control characters or over the size limit (the
     field violations name the indices), an unknown model, something that the model cannot do, an answer that would be too
     large. UNAVAILABLE: the model cannot be loaded, or the server that it stands on does not answer; the reason says why.
-    RESOURCE_EXHAUSTED: the queue is full (QUEUE_FULL), or so long that the deadline would pass (DEADLINE_TOO_SHORT).
+    RESOURCE_EXHAUSTED: the queue is full (QUEUE_FULL), or so long that the deadline would pass (DEADLINE_TOO_SHORT;
+    without RetryInfo when the texts alone take longer than it leaves).
     """
     GetModel: _aio.UnaryUnaryMultiCallable[_embedding_pb2.GetModelRequest, _embedding_pb2.GetModelResponse]  # type: ignore[assignment]
     """Describes a model and every limit. Never loads the model."""
@@ -89,7 +93,8 @@ class EmbeddingServiceServicer(metaclass=_abc_1.ABCMeta):
     time without calls.
 
     Errors are google.rpc.Status with one ErrorInfo (domain "hippovault"); INVALID_ARGUMENT also carries BadRequest with a
-    violation for each field that is wrong, RESOURCE_EXHAUSTED also RetryInfo.
+    violation for each field that is wrong, RESOURCE_EXHAUSTED also RetryInfo, unless the same request had to
+    fail again.
     """
 
     @_abc_1.abstractmethod
@@ -103,7 +108,8 @@ class EmbeddingServiceServicer(metaclass=_abc_1.ABCMeta):
         INVALID_ARGUMENT: no text, too many texts, a blank text, one with control characters or over the size limit (the
         field violations name the indices), an unknown model, something that the model cannot do, an answer that would be too
         large. UNAVAILABLE: the model cannot be loaded, or the server that it stands on does not answer; the reason says why.
-        RESOURCE_EXHAUSTED: the queue is full (QUEUE_FULL), or so long that the deadline would pass (DEADLINE_TOO_SHORT).
+        RESOURCE_EXHAUSTED: the queue is full (QUEUE_FULL), or so long that the deadline would pass (DEADLINE_TOO_SHORT;
+        without RetryInfo when the texts alone take longer than it leaves).
         """
 
     @_abc_1.abstractmethod
