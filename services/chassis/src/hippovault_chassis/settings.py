@@ -3,7 +3,7 @@
 # Annotations are evaluated here and not kept as text: cyclopts resolves those of a subclass in the subclass's module,
 # where these names are unknown.
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -16,6 +16,33 @@ from hippovault_chassis.default_home import CONFIG_FILE, HOME_VARIABLE, default_
 from hippovault_chassis.home import Home
 
 SettingsT = TypeVar("SettingsT", bound="ProcessSettings")
+
+PROCESSES = ("embedding", "gateway", "storage")
+COMMANDS = (
+    "up",
+    "down",
+    "status",
+    "mcp",
+    "remember",
+    "recall",
+    "get",
+    "list",
+    "update",
+    "history",
+    "forget",
+    "undelete",
+    "purge",
+    "import",
+    "export",
+    "verify",
+    "reindex",
+    "rotate-key",
+    "backup",
+    "restore",
+    "encrypt",
+    "decrypt",
+)
+"""Of the command line. Every process knows them, to tell a table of theirs from a misspelt one of its own."""
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 
@@ -63,8 +90,10 @@ def sources(prefix: str, *section: str, commands: bool = False) -> list[Any]:
     def toml(app: App, names: tuple[str, ...], arguments: ArgumentCollection) -> None:
         # The file lies in the home that flags or environment name, so it can only be found after those are read.
         path = _given_home(arguments) / CONFIG_FILE
+        file = Toml(path, root_keys=section, use_commands_as_keys=commands)
         try:
-            Toml(path, root_keys=section, use_commands_as_keys=commands)(app, names, arguments)
+            _check_tables(file.config)
+            file(app, names, arguments)
         except CycloptsError as error:
             if error.msg is not None and str(path) not in str(error.msg):
                 error.msg = f"{path}: {error.msg}"
@@ -100,6 +129,13 @@ def load(settings: type[SettingsT], section: str, argv: Sequence[str] | None = N
     if not isinstance(loaded, settings):  # --help was shown.
         raise SystemExit(0)
     return loaded
+
+
+def _check_tables(names: Iterable[str]) -> None:
+    unknown = [name for name in names if name not in PROCESSES + COMMANDS]
+    if unknown:
+        known = f"its tables are {', '.join(PROCESSES)}, and of the commands {', '.join(COMMANDS)}"
+        raise CycloptsError(msg=f"{unknown[0]!r} is no table that is known; {known}")
 
 
 def _given_home(arguments: ArgumentCollection) -> Path:
