@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import sys
 import tempfile
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Parameter, validators
+from rich.console import Console
+from rich.progress import Progress
 
 from benchmark import report, stack
 from benchmark.embedding import calls, footprint, interactive, reference, soak, speed, texts
@@ -17,6 +20,9 @@ from benchmark.embedding.sizes import Sizes
 from benchmark.embedding.texts import Texts
 from benchmark.figures import Figure, as_json, print_table
 from hippovault_embedding.settings import default_threads
+
+PARTS = 6
+"""Of all that is measured, for the progress."""
 
 app = App(name="python -m benchmark.embedding", help=__doc__)
 
@@ -58,16 +64,26 @@ def main(
 
 
 async def _measure(directory: Path, source: Texts, sizes: Sizes) -> list[Figure]:
-    figures = await footprint.measure(directory / "footprint", source, sizes)
-    with stack.embedding(directory / "speed") as process:
-        async with calls.opened(process) as stub:
-            await calls.throughput(stub, source.documents, sizes.documents)  # Loads the model.
-            figures.append(await reference.measure(stub))
-            program = Program(default_threads())
-            figures += await speed.queries(stub, program, source, sizes.queries)
-            figures += await speed.bulk(stub, program, source.documents, "text", sizes)
-            figures += await speed.bulk(stub, program, source.short, "short text", sizes)
-            figures += await interactive.measure(stub, source, sizes)
+    figures: list[Figure] = []
+    # Drawn once a second, since that takes time from what is measured.
+    with Progress(console=Console(stderr=True), refresh_per_second=1) as progress:
+        task = progress.add_task("", total=PARTS)
+
+        async def part(name: str, measuring: Awaitable[list[Figure]]) -> None:
+            progress.update(task, description=name)
+            figures.extend(await measuring)
+            progress.advance(task)
+
+        await part("memory", footprint.measure(directory / "footprint", source, sizes))
+        with stack.embedding(directory / "speed") as process:
+            async with calls.opened(process) as stub:
+                await calls.throughput(stub, source.documents, sizes.documents)  # Loads the model.
+                await part("reference", reference.measure(stub))
+                program = Program(default_threads())
+                await part("queries", speed.queries(stub, program, source, sizes.queries))
+                await part("texts", speed.bulk(stub, program, source.documents, "text", sizes))
+                await part("short texts", speed.bulk(stub, program, source.short, "short text", sizes))
+                await part("queries beside a load", interactive.measure(stub, source, sizes))
     return figures
 
 

@@ -19,8 +19,8 @@ LONG_SHARE = 8
 """One document in so many is a long one."""
 MEGABYTE = 1_000_000
 POLL_SECONDS = 0.1
-SPARE_SECONDS = 1.0
-"""Of the idle time, in which its processor time is not measured."""
+SPARE = 1.25
+"""How much longer the model stays than the time of which the processor time is measured."""
 NOTHING = Bound(1)
 """Milliseconds a second: gRPC looks for something to do now and then."""
 
@@ -33,7 +33,7 @@ async def measure(home: Path, texts: Texts, sizes: Sizes) -> list[Figure]:
         texts: Documents.
         sizes: Documents, an eighth of which are long ones, callers, and the time without a call.
     """
-    with stack.embedding(home, "--idle-seconds", str(sizes.idle + SPARE_SECONDS)) as process:
+    with stack.embedding(home, "--idle-seconds", str(SPARE * sizes.idle)) as process:
         async with calls.opened(process) as stub:
             await stub.GetModel(pb.GetModelRequest())
             before, idle_before = process.resident_bytes(), await _idle_share(process, sizes.idle)

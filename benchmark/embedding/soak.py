@@ -12,6 +12,7 @@ from pathlib import Path
 import grpc
 import numpy as np
 from rich.console import Console
+from rich.progress import track
 from rich.table import Table
 
 from benchmark import stack
@@ -25,12 +26,12 @@ from benchmark.stack import Process
 from hippovault.embedding.v1 import embedding_pb2 as pb
 from hippovault_chassis.errors import ServiceError
 
-FLAGS = ("--idle-seconds", "0.5", "--cache-mebibytes", "4")
+FLAGS = ("--idle-seconds", "0.2", "--cache-mebibytes", "4")
 """Pauses are long enough to unload the model, and the cache is full before memory is compared."""
 ROUND_SECONDS = 60
 FEWEST_ROUNDS = 3
 SAMPLE_SECONDS = 0.25
-KNOWN = 64
+KNOWN = 16
 """Texts whose vectors are known beforehand."""
 SAME = 0.999
 """Cosine of two vectors of one text."""
@@ -244,7 +245,7 @@ async def measure(home: Path, texts: Texts, seconds: float) -> tuple[list[Figure
     with stack.embedding(home, *FLAGS) as process:
         async with calls.opened(process) as stub:
             soak = Soak(stub, source)
-            for _ in range(rounds):
+            for _ in track(range(rounds), "rounds", console=Console(stderr=True), refresh_per_second=1):
                 busy.append(await _memory_during(process, soak.round(seconds / rounds)))
                 await unloaded(stub)
                 idle.append(process.resident_bytes())

@@ -15,7 +15,7 @@ from hippovault_chassis.errors import ServiceError
 from hippovault_embedding.model import default_model
 
 SEED = 4
-MADE = 20_000
+MADE = 5_000
 MEDIAN_WORDS = 25
 SPREAD = 0.6
 """Of the logarithm of a made text's length."""
