@@ -10,6 +10,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+from google.protobuf.field_mask_pb2 import FieldMask
 from google.protobuf.timestamp_pb2 import Timestamp
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
@@ -18,6 +19,7 @@ from hippovault.memory.v1 import memory_service_pb2 as pb
 from hippovault.memory.v1.memory_service_pb2_grpc import MemoryServiceStub
 from hippovault_chassis.errors import ServiceError
 from hippovault_gateway import ranking
+from support.model_folders import TINY_DIMENSIONS, tiny
 from support.stack import Stack, running
 
 SECONDS = 60
@@ -394,6 +396,50 @@ def test_a_model_that_does_not_fit_the_store_is_told_by_both_numbers(home: Path)
         assert "384" in statuses["storage"].reason
         error = refused(lambda: client.Remember(pb.RememberRequest(content="x"), timeout=SECONDS))
         assert (error.code, error.reason, error.field) == (grpc.StatusCode.FAILED_PRECONDITION, "MODEL_MISMATCH", "")
+
+
+def test_another_model_than_the_stores_is_told_and_nothing_is_compared(home: Path) -> None:
+    folders = [str(tiny(home.parent / pooling, pooling)) for pooling in ("mean", "cls")]
+    variables = {"HIPPOVAULT_EMBEDDING_MODEL": folders[0], "HIPPOVAULT_STORAGE_DIMENSIONS": str(TINY_DIMENSIONS)}
+    with running(home, variables) as memory, memory.client() as client:
+        there = remember(client, "default", "the first whale").memory
+        serve(memory, folders[1])
+        told = {status.name: status for status in client.Ping(pb.PingRequest(), timeout=SECONDS).services}["storage"]
+        assert not told.serving
+        assert there.model_revision in told.reason
+        new, old = (pb.RememberRequest(content=content) for content in ("a second whale", there.content))
+        changed = pb.UpdateMemoryRequest(
+            ref=memory_pb2.MemoryRef(id=there.id),
+            memory=memory_pb2.Memory(content="changed"),
+            update_mask=FieldMask(paths=["content"]),
+        )
+        dense = pb.RecallRequest(query="whale", mode=pb.RECALL_MODE_DENSE)
+        calls: list[Callable[[], object]] = [
+            lambda: client.Remember(new, timeout=SECONDS),
+            lambda: client.UpdateMemory(changed, timeout=SECONDS),
+            lambda: client.Recall(dense, timeout=SECONDS),
+        ]
+        for call in calls:
+            error = refused(call)
+            assert (error.code, error.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "MODEL_MISMATCH")
+            assert f"of the store of {there.model_revision}" in error.message
+            assert "serve the model that the store was made with" in error.message
+        results = client.BatchRemember(pb.BatchRememberRequest(requests=[new, old]), timeout=SECONDS).results
+        assert [result.error.reason for result in results] == ["MODEL_MISMATCH", ""]
+        hybrid = client.Recall(pb.RecallRequest(query="whale"), timeout=SECONDS)
+        assert [hit.memory for hit in hybrid.hits] == [there]
+        assert hybrid.degradation.missing == pb.RECALL_MODE_DENSE
+        assert hybrid.degradation.reason == error.message
+        serve(memory, folders[0])
+        assert [hit.memory for hit in client.Recall(dense, timeout=SECONDS).hits] == [there]
+        assert client.Remember(new, timeout=SECONDS).outcome == memory_pb2.WRITE_OUTCOME_CREATED
+
+
+def serve(memory: Stack, folder: str) -> None:
+    """Has the embedding service started anew with another default model."""
+    memory.processes["embedding"].stop()
+    memory.environment = {**memory.environment, "HIPPOVAULT_EMBEDDING_MODEL": folder}
+    memory.restart("embedding")
 
 
 def test_an_answer_too_large_for_a_client_says_how_many_hits_it_omits(

@@ -124,7 +124,7 @@ def fill(store: Store) -> None:
     request = pb.PutMemoryRequest(
         memory=Memory(namespace="work", content="Of several parts."),
         vectors=unit(0) + unit(1) + vector(0.6, 0.8),
-        model_revision="model-2",
+        model_revision="model-1",
         token_codes=pb.TokenCodes(encoding="int8", codes=b"\x00\xffcodes"),
     )
     store.stub.PutMemory(request, timeout=SECONDS)

@@ -173,7 +173,7 @@ def test_vectors_come_with_content_only(store: Store) -> None:
 def test_new_content_is_found_and_the_old_is_not(store: Store) -> None:
     memory = whole(store)
     after = store.update(Ref(id=memory.id), vector(0, 1), content="other words").memory
-    assert (after.id, after.version, after.model_revision) == (memory.id, 2, "model-2")
+    assert (after.id, after.version, after.model_revision) == (memory.id, 2, "model-1")
     assert after.created_at == memory.created_at
     assert after.hints == memory.hints
     assert after == store.get(Ref(content_hash=after.content_hash))

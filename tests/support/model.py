@@ -160,6 +160,8 @@ class Model:
 
     kept: dict[int, Kept] = field(default_factory=dict)
     largest_id: int = 0
+    revision: str = ""
+    """Of the model of the vectors, while there are any."""
 
     def in_scope(
         self, namespace: str, conditions: Filter, visibility: memory_pb2.Visibility.ValueType = VISIBILITIES[0]
@@ -190,10 +192,13 @@ class Model:
         given = request.memory
         kept = self.find(given.namespace, given.content, given.category, given.key)
         if kept and kept.row.deleted is None and kept.row.content == given.content:
+            if request.vectors and not len(kept.vectors):
+                self._take_model(request.model_revision)
             self._merge(kept, request, now)
             return kept.row, EXISTED
         if not request.vectors:
             raise RefusedError(Code.FAILED_PRECONDITION)
+        self._take_model(request.model_revision)
         if kept is None:
             kept = Kept(self._given(self._next_id(), request, "{}", now, now, 1), now, vectors_of(b""), b"")
             self.kept[kept.row.id] = kept
@@ -268,6 +273,8 @@ class Model:
         if replace(row, hints=()) != replace(before, hints=()):
             row = replace(row, updated=kept.touched(now))
         self._check_free(row)
+        if embeds:
+            self._take_model(request.model_revision, dry_run=request.dry_run)
         if not request.dry_run:
             if changed:
                 kept.begin_life(now)
@@ -275,6 +282,12 @@ class Model:
                 kept.vectors, kept.codes = vectors_of(request.vectors), request.token_codes.codes
             kept.row = row
         return row, embeds or row != before
+
+    def _take_model(self, revision: str, *, dry_run: bool = False) -> None:
+        if any(len(kept.vectors) for kept in self.kept.values()) and self.revision not in {"", revision}:
+            raise RefusedError(Code.FAILED_PRECONDITION)
+        if not dry_run:
+            self.revision = revision
 
     def _check_free(self, row: Row) -> None:
         others = [kept.row for kept in self.kept.values() if kept.row.id != row.id]
@@ -309,17 +322,23 @@ class Model:
             del self.kept[memory_id]
         return ids
 
-    def take_in(self, records: Iterable[Kept]) -> tuple[int, int]:
-        """Returns how many of the memories of another store were taken in, and how many were there already."""
-        taken = kept = 0
+    def take_in(self, records: Iterable[Kept]) -> tuple[int, int, int]:
+        """Returns how many memories of another store were taken in, were there already, and are of another model."""
+        taken = kept = refused = 0
         for record in records:
             there = next((old for old in self.kept.values() if identity(old.row) == identity(record.row)), None)
             if there and there.changed >= record.changed:
                 kept += 1
-            else:
-                taken += 1
-                self._take(record, there.row.id if there else self._next_id())
-        return taken, kept
+                continue
+            try:
+                if len(record.vectors):
+                    self._take_model(record.row.model_revision)
+            except RefusedError:
+                refused += 1
+                continue
+            taken += 1
+            self._take(record, there.row.id if there else self._next_id())
+        return taken, kept, refused
 
     def _take(self, record: Kept, memory_id: int) -> None:
         history = [replace(life, row=replace(life.row, id=memory_id)) for life in record.history]

@@ -150,7 +150,7 @@ class Store:
             memory=Memory(**fields),
             update_mask=FieldMask(paths=[*fields, *mask]),
             vectors=embedded,
-            model_revision="model-2" if embedded else "",
+            model_revision="model-1" if embedded else "",
             expected_version=expected_version,
             dry_run=dry_run,
         )

@@ -103,10 +103,15 @@ def _fitting(
     stats: storage_pb2.GetStatsResponse | ServiceError, model: embedding_pb2.GetModelResponse | ServiceError
 ) -> storage_pb2.GetStatsResponse | ServiceError:
     """Returns the storage service's answer; an error where the model's vectors do not fit its store."""
-    if isinstance(stats, ServiceError) or isinstance(model, ServiceError) or model.dimensions in {0, stats.dimensions}:
+    if isinstance(stats, ServiceError) or isinstance(model, ServiceError):
         return stats
-    problem = f"the store holds vectors of {stats.dimensions} dimensions, {model.name} makes {model.dimensions}"
-    return ServiceError(grpc.StatusCode.FAILED_PRECONDITION, "MODEL_MISMATCH", problem)
+    if model.dimensions not in {0, stats.dimensions}:
+        held, made = f"of {stats.dimensions} dimensions", f"{model.dimensions}"
+    elif "" not in {stats.model_revision, model.model_revision} and stats.model_revision != model.model_revision:
+        held, made = f"of the model {stats.model_revision}", f"those of {model.model_revision}"
+    else:
+        return stats
+    return ServiceError.model_mismatch(f"the store holds vectors {held}, {model.name} makes {made}")
 
 
 def _status(

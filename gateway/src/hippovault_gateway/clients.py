@@ -109,8 +109,4 @@ def _blamed(error: ServiceError, service: str) -> ServiceError:
         return ServiceError(error.code, error.reason, problem, retry_seconds=error.retry_seconds)
     if error.code is not grpc.StatusCode.INVALID_ARGUMENT or error.field not in VECTOR_FIELDS:
         return error
-    return ServiceError(
-        grpc.StatusCode.FAILED_PRECONDITION,
-        "MODEL_MISMATCH",
-        f"the embedding service's vectors do not fit the storage service: {error.message}",
-    )
+    return ServiceError.model_mismatch(f"the embedding model's vectors do not have the store's form ({error.message})")

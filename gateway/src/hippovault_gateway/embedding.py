@@ -46,8 +46,8 @@ class Embedded:
         return self.vectors[: len(self.vectors) // self.windows]
 
 
-async def query(services: Services, text: str, *, share: float) -> bytes:
-    """Returns the vector to search with.
+async def query(services: Services, text: str, *, share: float) -> Embedded:
+    """Returns what to search with.
 
     Args:
         services: The embedding service is one of them.
@@ -57,7 +57,7 @@ async def query(services: Services, text: str, *, share: float) -> bytes:
     request = pb.EmbedRequest(texts=[text], input_type=pb.INPUT_TYPE_QUERY)
     with _blaming("query"):
         [embedded] = _embedded(request, await call(services.embedding.Embed, request, EMBEDDING, share=share))
-    return embedded.first
+    return embedded
 
 
 async def document(services: Services, text: str) -> Embedded:

@@ -15,6 +15,7 @@ from hippovault_chassis import memory_rules
 from hippovault_chassis.errors import ServiceError
 from hippovault_gateway import embedding, fusion, ranking
 from hippovault_gateway.clients import STORAGE, Services, call
+from hippovault_gateway.embedding import Embedded
 from hippovault_gateway.limits import MAX_LIMIT, MAX_OVERSAMPLE_FACTOR
 from hippovault_gateway.settings import GatewaySettings
 
@@ -30,6 +31,8 @@ REST_SECONDS = 2.0
 REST_FACTOR = 2
 """How much longer than the try that failed: one that is down costs a second of retries, one that is asked with little
 time left costs little and must not be taken from those who have more."""
+MODEL_MISMATCH = "MODEL_MISMATCH"
+"""Reason by which storage refuses a query's vector of another model than the store's."""
 KEYWORD_ALONE = frozenset(
     {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.RESOURCE_EXHAUSTED}
 )
@@ -54,20 +57,35 @@ class Recaller:
         """Returns the best hits, best first."""
         mode = request.mode or pb.RECALL_MODE_HYBRID
         limit = self._check(request, mode)
-        vector, degradation = await self._query_vector(request.query, mode)
+        embedded, degradation = await self._embedded(request.query, mode)
         depth = self._depth(request, mode, limit)
         search = storage_pb2.SearchMemoriesRequest(
             namespace=memory_rules.namespace(request.namespace), filter=request.filter, whole=limit * WHOLE_FACTOR
         )
-        if vector:
-            search.dense.CopyFrom(storage_pb2.DenseArm(vector=vector, k=depth))
+        if embedded:
+            dense = storage_pb2.DenseArm(vector=embedded.first, k=depth, model_revision=embedded.model_revision)
+            search.dense.CopyFrom(dense)
         if mode != pb.RECALL_MODE_DENSE:
             search.keyword.CopyFrom(storage_pb2.KeywordArm(query=request.query, k=depth))
-        found = await call(self._services.storage.SearchMemories, search, STORAGE)
+        found, mismatch = await self._search(search)
+        degradation = degradation or mismatch
         best = self._ranked(found.hits, mode, boost=not request.no_surprise_boost)[:limit]
         best = await self._whole(search.namespace, best)
         hits = _within_bytes([_hit(ranked) for ranked in takewhile(_has_memory, best)])
         return pb.RecallResponse(hits=hits, mode=mode, degradation=degradation, omitted_hits=len(best) - len(hits))
+
+    async def _search(
+        self, search: storage_pb2.SearchMemoriesRequest
+    ) -> tuple[storage_pb2.SearchMemoriesResponse, pb.Degradation | None]:
+        """Returns what both arms find; what the keyword arm finds alone, and why, where the model is another one."""
+        try:
+            return await call(self._services.storage.SearchMemories, search, STORAGE), None
+        except ServiceError as error:
+            if error.reason != MODEL_MISMATCH or not search.HasField("keyword"):
+                raise
+            search.ClearField("dense")
+            degradation = pb.Degradation(missing=pb.RECALL_MODE_DENSE, reason=error.message)
+            return await call(self._services.storage.SearchMemories, search, STORAGE), degradation
 
     async def _whole(self, namespace: str, best: list[_Ranked]) -> list[_Ranked]:
         """Fetches the memories of hits that came without: they stand far higher in the answer than in their arms.
@@ -102,15 +120,17 @@ class Recaller:
         wanted = limit if request.no_surprise_boost else limit * factor
         return max(wanted, fusion.POOL) if mode == pb.RECALL_MODE_HYBRID else wanted
 
-    async def _query_vector(self, query: str, mode: pb.RecallMode.ValueType) -> tuple[bytes, pb.Degradation | None]:
-        """Returns the query's vector, or none and why hybrid has to do without."""
+    async def _embedded(
+        self, query: str, mode: pb.RecallMode.ValueType
+    ) -> tuple[Embedded | None, pb.Degradation | None]:
+        """Returns the embedded query, or none and why hybrid has to do without."""
         if mode == pb.RECALL_MODE_KEYWORD:
-            return b"", None
+            return None, None
         if mode == pb.RECALL_MODE_DENSE:
             return await embedding.query(self._services, query, share=1.0), None
         started = time.monotonic()
         if started < self._embedder_rests_until:
-            return b"", self._degradation
+            return None, self._degradation
         try:
             return await embedding.query(self._services, query, share=EMBEDDING_SHARE), None
         except ServiceError as error:
@@ -121,7 +141,7 @@ class Recaller:
             rests_until = now + _rest_seconds(error, now - started)
             if rests_until > self._embedder_rests_until:
                 self._embedder_rests_until, self._degradation = rests_until, degradation
-            return b"", degradation
+            return None, degradation
 
     def _ranked(
         self, found: Sequence[storage_pb2.SearchHit], mode: pb.RecallMode.ValueType, *, boost: bool

@@ -87,7 +87,7 @@ class Rememberer:
                     raise
             # Forgotten or changed since it was found.
             embedded = await embedding.document(self._services, memory.content)
-        memory.surprise.CopyFrom(await self._scorer.score(memory, embedded.first))
+        memory.surprise.CopyFrom(await self._scorer.score(memory, embedded))
         put = storage_pb2.PutMemoryRequest(
             memory=memory, vectors=embedded.vectors, model_revision=embedded.model_revision
         )

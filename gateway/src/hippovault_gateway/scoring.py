@@ -6,6 +6,7 @@ from hippovault.memory.v1 import memory_pb2
 from hippovault.storage.v1 import storage_pb2
 from hippovault_gateway import surprise
 from hippovault_gateway.clients import STORAGE, Services, call
+from hippovault_gateway.embedding import Embedded
 
 
 class Scorer:
@@ -20,13 +21,19 @@ class Scorer:
         self._services = services
         self._weights = weights
 
-    async def score(self, memory: memory_pb2.Memory, vector: bytes) -> memory_pb2.Surprise:
+    async def score(self, memory: memory_pb2.Memory, embedded: Embedded) -> memory_pb2.Surprise:
         """Returns the surprise of the memory.
 
         Args:
             memory: As it will be stored.
-            vector: Of its content's beginning: a surprise, once stored, means the same for long and short memories.
+            embedded: Its content. The vector of its beginning counts: a surprise, once stored, means the same for long
+                and short memories.
         """
-        compare = storage_pb2.CompareToNewestRequest(namespace=memory.namespace, vector=vector, newest=surprise.HISTORY)
+        compare = storage_pb2.CompareToNewestRequest(
+            namespace=memory.namespace,
+            vector=embedded.first,
+            newest=surprise.HISTORY,
+            model_revision=embedded.model_revision,
+        )
         history = await call(self._services.storage.CompareToNewest, compare, STORAGE)
         return surprise.of(memory, history.cosine_similarities, self._weights)

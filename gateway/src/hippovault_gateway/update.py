@@ -45,7 +45,7 @@ class Updater:
             for field in update.update_mask.paths:
                 found.ClearField(field)  # type: ignore[arg-type]  # The validator knows them.
             found.MergeFrom(update.memory)
-            update.memory.surprise.CopyFrom(await self._scorer.score(found, embedded.first))
+            update.memory.surprise.CopyFrom(await self._scorer.score(found, embedded))
             update.update_mask.paths.append("surprise")
         return embedded
 

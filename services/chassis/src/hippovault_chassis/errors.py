@@ -73,6 +73,12 @@ class ServiceError(Exception):
         return cls(grpc.StatusCode.FAILED_PRECONDITION, reason, problem)
 
     @classmethod
+    def model_mismatch(cls, problem: str) -> Self:
+        """Returns FAILED_PRECONDITION: vectors of a model meet those of another one."""
+        advice = "serve the model that the store was made with, or begin a store in a new home"
+        return cls.refused("MODEL_MISMATCH", f"{problem}, which cannot be compared; {advice}")
+
+    @classmethod
     def busy(cls, reason: str, problem: str, retry_seconds: float) -> Self:
         """Returns RESOURCE_EXHAUSTED: it would do what is asked once it has done what it was asked before."""
         message = f"{problem}; try again in {retry_seconds:.1f} s"

@@ -135,6 +135,7 @@ def search(request: pb.SearchMemoriesRequest, dimensions: int) -> None:
     if request.HasField("dense"):
         vectors("dense.vector", request.dense.vector, dimensions)
         memory_rules.within("dense.k", request.dense.k, 1, MAX_K)
+        revision("dense.model_revision", request.dense.model_revision)
     if request.HasField("keyword"):
         memory_rules.query("keyword.query", request.keyword.query)
         memory_rules.within("keyword.k", request.keyword.k, 1, MAX_K)
@@ -148,6 +149,7 @@ def compare(request: pb.CompareToNewestRequest, dimensions: int) -> None:
     request.namespace = memory_rules.namespace(request.namespace)
     vectors("vector", request.vector, dimensions)
     memory_rules.within("newest", request.newest, 1, MAX_NEWEST)
+    revision("model_revision", request.model_revision)
 
 
 def summarize(request: pb.SummarizeMemoriesRequest) -> None:
@@ -162,13 +164,18 @@ def embedding(request: pb.PutMemoryRequest | pb.UpdateMemoryRequest, dimensions:
     """Checks what a write says of its content's embedding: vectors, token codes and the model that made them."""
     if request.vectors:
         vectors("vectors", request.vectors, dimensions, MAX_VECTORS)
-    if request.model_revision:
-        memory_rules.text("model_revision", request.model_revision, memory_rules.MAX_NAME_BYTES)
+    revision("model_revision", request.model_revision)
     if request.HasField("token_codes"):
         memory_rules.text("token_codes.encoding", request.token_codes.encoding, memory_rules.MAX_NAME_BYTES)
         size = len(request.token_codes.codes)
         if not 1 <= size <= MAX_TOKEN_CODES_BYTES:
             raise ServiceError.invalid("token_codes.codes", f"must have 1 to {MAX_TOKEN_CODES_BYTES} bytes, has {size}")
+
+
+def revision(field: str, value: str) -> None:
+    """Checks what names a model; it may be empty."""
+    if value:
+        memory_rules.text(field, value, memory_rules.MAX_NAME_BYTES)
 
 
 def vectors(field: str, value: bytes, dimensions: int, most: int = 1) -> None:

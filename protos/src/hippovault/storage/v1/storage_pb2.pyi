@@ -36,7 +36,7 @@ class PutMemoryRequest(_message.Message):
     hints. A search counts the nearest.
     """
     model_revision: _builtins.str
-    """Revision of the model that made the vectors."""
+    """Revision of the model that made the vectors; "" when it is not known."""
     @_builtins.property
     def memory(self) -> _memory_pb2.Memory:
         """id, content_hash, updated_at, deleted_at, version and model_revision are the store's and must be unset."""
@@ -857,18 +857,22 @@ class DenseArm(_message.Message):
 
     VECTOR_FIELD_NUMBER: _builtins.int
     K_FIELD_NUMBER: _builtins.int
+    MODEL_REVISION_FIELD_NUMBER: _builtins.int
     vector: _builtins.bytes
     k: _builtins.int
     """1 to 10,000. As many hits come back, unless fewer memories are in scope."""
+    model_revision: _builtins.str
+    """Revision of the model that made the vector; "" is not checked."""
     def __init__(
         self,
         *,
         vector: _builtins.bytes = ...,
         k: _builtins.int = ...,
+        model_revision: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["k", b"k", "vector", b"vector"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["k", b"k", "model_revision", b"model_revision", "vector", b"vector"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -997,20 +1001,24 @@ class CompareToNewestRequest(_message.Message):
     NAMESPACE_FIELD_NUMBER: _builtins.int
     VECTOR_FIELD_NUMBER: _builtins.int
     NEWEST_FIELD_NUMBER: _builtins.int
+    MODEL_REVISION_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     vector: _builtins.bytes
     newest: _builtins.int
     """1 to 1,000."""
+    model_revision: _builtins.str
+    """Revision of the model that made the vector; "" is not checked."""
     def __init__(
         self,
         *,
         namespace: _builtins.str = ...,
         vector: _builtins.bytes = ...,
         newest: _builtins.int = ...,
+        model_revision: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["namespace", b"namespace", "newest", b"newest", "vector", b"vector"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["model_revision", b"model_revision", "namespace", b"namespace", "newest", b"newest", "vector", b"vector"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1128,6 +1136,7 @@ class GetStatsResponse(_message.Message):
     ENCRYPTION_FIELD_NUMBER: _builtins.int
     VECTORS_FIELD_NUMBER: _builtins.int
     INDEXED_VECTORS_FIELD_NUMBER: _builtins.int
+    MODEL_REVISION_FIELD_NUMBER: _builtins.int
     live_memories: _builtins.int
     deleted_memories: _builtins.int
     namespaces: _builtins.int
@@ -1143,6 +1152,8 @@ class GetStatsResponse(_message.Message):
     """Vectors that are searched, several a memory where it has parts."""
     indexed_vectors: _builtins.int
     """Of these, those that the code index finds; the others are searched exactly."""
+    model_revision: _builtins.str
+    """Revision of the model of the vectors; "" when it is not known, or there are none."""
     def __init__(
         self,
         *,
@@ -1156,10 +1167,11 @@ class GetStatsResponse(_message.Message):
         encryption: _builtins.str = ...,
         vectors: _builtins.int = ...,
         indexed_vectors: _builtins.int = ...,
+        model_revision: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["deleted_memories", b"deleted_memories", "dimensions", b"dimensions", "encryption", b"encryption", "engine", b"engine", "indexed_vectors", b"indexed_vectors", "live_memories", b"live_memories", "namespaces", b"namespaces", "schema_version", b"schema_version", "size_bytes", b"size_bytes", "vectors", b"vectors"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deleted_memories", b"deleted_memories", "dimensions", b"dimensions", "encryption", b"encryption", "engine", b"engine", "indexed_vectors", b"indexed_vectors", "live_memories", b"live_memories", "model_revision", b"model_revision", "namespaces", b"namespaces", "schema_version", b"schema_version", "size_bytes", b"size_bytes", "vectors", b"vectors"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -31,7 +31,9 @@ class StorageServiceStub:
     Identity: with a key, (namespace, category, key); without, the content within its namespace. A keyed write whose
     content is there without a key gives that memory the key; an unkeyed write whose content is there finds that memory.
 
-    Vectors are little-endian float32 of the store's dimensions, finite and L2-normalised.
+    Vectors are little-endian float32 of the store's dimensions, finite and L2-normalised. All are of one model, the
+    store's: that of the first ones, until no vector is left. Vectors that would be stored or compared and are of another
+    revision are refused: FAILED_PRECONDITION with the reason MODEL_MISMATCH. Unknown ones, "", are not checked.
     """
 
     def __init__(self, channel):
@@ -128,7 +130,9 @@ class StorageServiceServicer:
     Identity: with a key, (namespace, category, key); without, the content within its namespace. A keyed write whose
     content is there without a key gives that memory the key; an unkeyed write whose content is there finds that memory.
 
-    Vectors are little-endian float32 of the store's dimensions, finite and L2-normalised.
+    Vectors are little-endian float32 of the store's dimensions, finite and L2-normalised. All are of one model, the
+    store's: that of the first ones, until no vector is left. Vectors that would be stored or compared and are of another
+    revision are refused: FAILED_PRECONDITION with the reason MODEL_MISMATCH. Unknown ones, "", are not checked.
     """
 
     def PutMemory(self, request, context):
@@ -344,7 +348,9 @@ class StorageService:
     Identity: with a key, (namespace, category, key); without, the content within its namespace. A keyed write whose
     content is there without a key gives that memory the key; an unkeyed write whose content is there finds that memory.
 
-    Vectors are little-endian float32 of the store's dimensions, finite and L2-normalised.
+    Vectors are little-endian float32 of the store's dimensions, finite and L2-normalised. All are of one model, the
+    store's: that of the first ones, until no vector is left. Vectors that would be stored or compared and are of another
+    revision are refused: FAILED_PRECONDITION with the reason MODEL_MISMATCH. Unknown ones, "", are not checked.
     """
 
     @staticmethod

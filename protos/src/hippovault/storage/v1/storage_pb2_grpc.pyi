@@ -32,7 +32,9 @@ class StorageServiceStub:
     Identity: with a key, (namespace, category, key); without, the content within its namespace. A keyed write whose
     content is there without a key gives that memory the key; an unkeyed write whose content is there finds that memory.
 
-    Vectors are little-endian float32 of the store's dimensions, finite and L2-normalised.
+    Vectors are little-endian float32 of the store's dimensions, finite and L2-normalised. All are of one model, the
+    store's: that of the first ones, until no vector is left. Vectors that would be stored or compared and are of another
+    revision are refused: FAILED_PRECONDITION with the reason MODEL_MISMATCH. Unknown ones, "", are not checked.
     """
 
     @_typing.overload
@@ -85,7 +87,9 @@ class StorageServiceAsyncStub(StorageServiceStub):
     Identity: with a key, (namespace, category, key); without, the content within its namespace. A keyed write whose
     content is there without a key gives that memory the key; an unkeyed write whose content is there finds that memory.
 
-    Vectors are little-endian float32 of the store's dimensions, finite and L2-normalised.
+    Vectors are little-endian float32 of the store's dimensions, finite and L2-normalised. All are of one model, the
+    store's: that of the first ones, until no vector is left. Vectors that would be stored or compared and are of another
+    revision are refused: FAILED_PRECONDITION with the reason MODEL_MISMATCH. Unknown ones, "", are not checked.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -134,7 +138,9 @@ class StorageServiceServicer(metaclass=_abc_1.ABCMeta):
     Identity: with a key, (namespace, category, key); without, the content within its namespace. A keyed write whose
     content is there without a key gives that memory the key; an unkeyed write whose content is there finds that memory.
 
-    Vectors are little-endian float32 of the store's dimensions, finite and L2-normalised.
+    Vectors are little-endian float32 of the store's dimensions, finite and L2-normalised. All are of one model, the
+    store's: that of the first ones, until no vector is left. Vectors that would be stored or compared and are of another
+    revision are refused: FAILED_PRECONDITION with the reason MODEL_MISMATCH. Unknown ones, "", are not checked.
     """
 
     @_abc_1.abstractmethod

@@ -22,6 +22,7 @@ from hippovault_storage.sqlite import (
     files,
     history,
     lockbox,
+    models,
     pairing,
     purge,
     query,
@@ -264,6 +265,7 @@ def open_writer(path: Path, dimensions: int, box: Lockbox) -> Connection:
         path.chmod(path.stat().st_mode & files.MODE)  # Nobody else's, and no more than it was.
         prepare_writer(connection, path)
         schema.migrate(connection, dimensions)
+        models.settle(connection)
         adopted = adoption.adopt(connection)
         vectors.backfill(connection)
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)

@@ -8,7 +8,7 @@ from hippovault.memory.v1 import memory_pb2
 from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault_chassis.errors import ServiceError
 from hippovault_storage import times
-from hippovault_storage.sqlite import history, identity, pages, query, records, scope
+from hippovault_storage.sqlite import history, identity, models, pages, query, records, scope
 from hippovault_storage.sqlite.connections import Connection
 from hippovault_storage.sqlite.scope import Scope
 
@@ -132,6 +132,7 @@ def count(connection: Connection) -> pb.GetStatsResponse:
         deleted_memories=deleted,
         namespaces=namespaces,
         vectors=query.value(connection, searched),
+        model_revision=models.of(connection),
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from hippovault.memory.v1 import memory_pb2
 from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault_storage import times
-from hippovault_storage.sqlite import distances, nearest, query, records, vectors, words
+from hippovault_storage.sqlite import distances, models, nearest, query, records, vectors, words
 from hippovault_storage.sqlite.connections import Connection
 from hippovault_storage.sqlite.dense.index import CodeIndex
 from hippovault_storage.sqlite.words import Match, Terms
@@ -28,10 +28,15 @@ FROM hippo_memories h JOIN memories m ON m.id = h.memory_id WHERE h.memory_id IN
 def search(
     connection: Connection, index: CodeIndex, terms: Terms, request: pb.SearchMemoriesRequest
 ) -> pb.SearchMemoriesResponse:
-    """Runs the arms that are set and returns the union of what they found."""
+    """Runs the arms that are set and returns the union of what they found.
+
+    Raises:
+        ServiceError: FAILED_PRECONDITION when the dense arm's vector is of another model than the store's.
+    """
     if not request.HasField("dense"):
         return _response(connection, request, {}, {}, words.find(connection, terms, request))
     moment, to = nearest.begin(connection), distances.vector(request.dense.vector)
+    models.check(connection, request.dense.model_revision)
     near = nearest.find(connection, index, request, to, moment)
     matching = words.find(connection, terms, request) if request.HasField("keyword") else {}
     further = matching.keys() - near.keys()

@@ -14,10 +14,12 @@ from hippovault.memory.v1 import memory_pb2
 from hippovault.storage.v1 import maintenance_pb2 as pb
 from hippovault_chassis.errors import ServiceError
 from hippovault_storage import record_checks, times
-from hippovault_storage.sqlite import history, identity, query, records, vectors, writes
+from hippovault_storage.sqlite import history, identity, models, query, records, vectors, writes
 from hippovault_storage.sqlite.connections import Connection
 
-Run = Callable[[Callable[[Connection], list[bool]]], list[bool]]
+Stored = bool | ServiceError
+"""Whether a record was stored, or why it must not be."""
+Run = Callable[[Callable[[Connection], list[Stored]]], list[Stored]]
 Numbered = tuple[int, pb.MemoryRecord]
 
 PAGE = 1_000
@@ -55,9 +57,12 @@ def take_in(requests: Iterable[pb.ImportMemoriesRequest], run: Run, dimensions: 
     """
     result = pb.ImportMemoriesResponse()
     for batch in _batches(_checked(_whole(requests), dimensions, result)):
-        stored = run(lambda connection, batch=batch: [_store(connection, record) for record in batch])  # type: ignore[misc]
-        result.imported += sum(stored)
-        result.kept += len(stored) - sum(stored)
+        stored = run(lambda connection, batch=batch: [_store_or_refuse(connection, record) for _, record in batch])  # type: ignore[misc]
+        for (place, _), outcome in zip(batch, stored, strict=True):
+            if isinstance(outcome, ServiceError):
+                _note(result, place, outcome)
+        result.imported += stored.count(True)
+        result.kept += stored.count(False)
     return result
 
 
@@ -103,26 +108,28 @@ def _whole(requests: Iterable[pb.ImportMemoriesRequest]) -> Iterator[Numbered]:
         yield current
 
 
-def _checked(
-    numbered: Iterable[Numbered], dimensions: int, result: pb.ImportMemoriesResponse
-) -> Iterator[pb.MemoryRecord]:
+def _checked(numbered: Iterable[Numbered], dimensions: int, result: pb.ImportMemoriesResponse) -> Iterator[Numbered]:
     """Yields what may be stored, and notes the others."""
     for place, record in numbered:
         try:
             record_checks.record(record, dimensions)
         except ServiceError as error:
-            result.failed += 1
-            if len(result.errors) < MAX_ERRORS:
-                result.errors[place].CopyFrom(error.to_batch_error())
+            _note(result, place, error)
         else:
-            yield record
+            yield place, record
 
 
-def _batches(whole: Iterable[pb.MemoryRecord]) -> Iterator[list[pb.MemoryRecord]]:
-    batch: list[pb.MemoryRecord] = []
+def _note(result: pb.ImportMemoriesResponse, place: int, error: ServiceError) -> None:
+    result.failed += 1
+    if len(result.errors) < MAX_ERRORS:
+        result.errors[place].CopyFrom(error.to_batch_error())
+
+
+def _batches(whole: Iterable[Numbered]) -> Iterator[list[Numbered]]:
+    batch: list[Numbered] = []
     size = 0
-    for record in whole:
-        batch.append(record)
+    for place, record in whole:
+        batch.append((place, record))
         size += record.ByteSize()
         if len(batch) == BATCH or size >= BATCH_BYTES:
             yield batch
@@ -131,8 +138,22 @@ def _batches(whole: Iterable[pb.MemoryRecord]) -> Iterator[list[pb.MemoryRecord]
         yield batch
 
 
+def _store_or_refuse(connection: Connection, record: pb.MemoryRecord) -> Stored:
+    before = connection.total_changes()
+    try:
+        return _store(connection, record)
+    except ServiceError as error:
+        if connection.total_changes() != before:  # Half of a memory: the transaction must not be committed.
+            raise
+        return error
+
+
 def _store(connection: Connection, record: pb.MemoryRecord) -> bool:
-    """Stores a record unless the memory is there and was not changed before it; returns whether it did."""
+    """Stores a record unless the memory is there and was not changed before it; returns whether it did.
+
+    Raises:
+        ServiceError: FAILED_PRECONDITION when its vectors are of another model than the store's.
+    """
     memory = record.memory
     memory_id = identity.same(connection, memory)
     stored = None if memory_id is None else records.one(connection, memory_id)
@@ -141,7 +162,9 @@ def _store(connection: Connection, record: pb.MemoryRecord) -> bool:
         return False
     if stored:
         memory.id = stored.id
-    if not record.vectors:
+    if record.vectors:
+        models.take(connection, memory.model_revision)
+    else:
         memory.model_revision = ""  # It tells what made the stored vector.
     writes.write(connection, memory, stored)
     for version in record.history:

@@ -8,7 +8,7 @@ from hippovault.memory.v1 import memory_pb2
 from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault_chassis.errors import ServiceError
 from hippovault_storage import merging, times
-from hippovault_storage.sqlite import history, identity, records, vectors, writes
+from hippovault_storage.sqlite import history, identity, models, records, vectors, writes
 from hippovault_storage.sqlite.connections import Connection
 
 Memory = memory_pb2.Memory
@@ -18,7 +18,7 @@ def update(connection: Connection, request: pb.UpdateMemoryRequest) -> pb.Update
     """Sets the fields that the mask names; with dry_run it tells what the memory would be.
 
     Raises:
-        ServiceError: NOT_FOUND, ABORTED and ALREADY_EXISTS, as storage.proto says.
+        ServiceError: NOT_FOUND, ABORTED, ALREADY_EXISTS and FAILED_PRECONDITION, as storage.proto says.
     """
     stored = records.one(connection, identity.named(connection, request.namespace, request.ref)[0])
     _check_version(stored, request.expected_version)
@@ -28,6 +28,8 @@ def update(connection: Connection, request: pb.UpdateMemoryRequest) -> pb.Update
     takes_vector = merging.takes_vector(stored, memory, request, embedded=embedded)
     codes = request.token_codes if request.HasField("token_codes") else None
     takes_codes = codes is not None and codes != vectors.token_codes(connection, [stored.id]).get(stored.id)
+    if takes_vector:
+        (models.check if request.dry_run else models.take)(connection, request.model_revision)
     if not request.dry_run:
         _apply(connection, memory, stored, now)
         if takes_vector:

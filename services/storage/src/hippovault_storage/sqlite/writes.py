@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 
 import grpc
@@ -12,12 +12,14 @@ from hippovault.memory.v1 import memory_pb2
 from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault_chassis.errors import ServiceError
 from hippovault_storage import merging, times
-from hippovault_storage.sqlite import foreign, history, identity, query, records, text, vectors
+from hippovault_storage.sqlite import foreign, history, identity, models, query, records, text, vectors
 from hippovault_storage.sqlite.connections import Connection
 
 Memory = memory_pb2.Memory
 Columns = records.Columns
 SealedColumns = records.SealedColumns
+TakeModel = Callable[[str], None]
+"""See `models.take`."""
 
 ENDING = {memory_pb2.WRITE_OUTCOME_UPDATED, memory_pb2.WRITE_OUTCOME_REVIVED}
 """Outcomes after which a memory is another one than it was."""
@@ -35,9 +37,13 @@ def put(connection: Connection, request: pb.PutMemoryRequest) -> pb.PutMemoryRes
     """Stores, merges, updates or revives a memory.
 
     Raises:
-        ServiceError: FAILED_PRECONDITION when there is no vector and none is stored with the same live content;
-            INVALID_ARGUMENT when the merged tags are too many.
+        ServiceError: FAILED_PRECONDITION when there is no vector and none is stored with the same live content, or the
+            vectors are of another model than the store's; INVALID_ARGUMENT when the merged tags are too many.
     """
+    return _put(connection, request, functools.partial(models.take, connection))
+
+
+def _put(connection: Connection, request: pb.PutMemoryRequest, take_model: TakeModel) -> pb.PutMemoryResponse:
     given = request.memory
     memory_id = identity.find(connection, given.namespace, given.content, given.category, given.key)
     stored = None if memory_id is None else records.one(connection, memory_id)
@@ -52,11 +58,14 @@ def put(connection: Connection, request: pb.PutMemoryRequest) -> pb.PutMemoryRes
             "vectors: must be given, since no live memory has this content",
             field="vectors",
         )
+    takes_vectors = bool(request.vectors) and not (existed and embedded)
+    if takes_vectors:
+        take_model(request.model_revision)
     if stored and outcome in ENDING:
         history.begin_life(connection, stored, now)
     if stored is None or memory != stored:
         write(connection, memory, stored)
-    if request.vectors and not (existed and embedded):
+    if takes_vectors:
         write_vectors = vectors.write if stored else vectors.insert
         write_vectors(connection, memory.id, request.vectors, _token_codes(connection, request, stored))
     elif request.HasField("token_codes"):
@@ -68,7 +77,9 @@ def put_each(
     connection: Connection, requests: Iterable[pb.PutMemoryRequest]
 ) -> list[pb.PutMemoryResponse | ServiceError]:
     """Does what `put` does for each; one that is refused has written nothing."""
-    return [_put_or_refuse(connection, request) for request in requests]
+    # Asked once of each model: puts take no vectors away, so what was right for one is for those after it.
+    take_model = functools.cache(functools.partial(models.take, connection))
+    return [_put_or_refuse(connection, request, take_model) for request in requests]
 
 
 def delete(connection: Connection, request: pb.DeleteMemoryRequest) -> pb.DeleteMemoryResponse:
@@ -127,10 +138,12 @@ def remove_words(connection: Connection, ids: Iterable[int]) -> None:
     connection.execute("DELETE FROM hippo_fts WHERE rowid IN (SELECT value FROM json_each(?))", (records.as_json(ids),))
 
 
-def _put_or_refuse(connection: Connection, request: pb.PutMemoryRequest) -> pb.PutMemoryResponse | ServiceError:
+def _put_or_refuse(
+    connection: Connection, request: pb.PutMemoryRequest, take_model: TakeModel
+) -> pb.PutMemoryResponse | ServiceError:
     before = connection.total_changes()
     try:
-        return put(connection, request)
+        return _put(connection, request, take_model)
     except ServiceError as error:
         if connection.total_changes() != before:  # Half of a memory: the transaction must not be committed.
             raise

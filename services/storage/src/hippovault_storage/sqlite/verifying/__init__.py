@@ -13,7 +13,7 @@ from hippovault_chassis.errors import ServiceError
 from hippovault_storage.sqlite import faults
 from hippovault_storage.sqlite.connections import Connection
 from hippovault_storage.sqlite.dense.index import CodeIndex
-from hippovault_storage.sqlite.verifying import codes, contents, history, pages, rows, vectors, words
+from hippovault_storage.sqlite.verifying import codes, contents, history, models, pages, rows, vectors, words
 from hippovault_storage.sqlite.verifying.findings import Findings
 
 
@@ -29,6 +29,7 @@ class Check:
 
 RESTORE = "restore a backup"
 REINDEX = "`{reindex}` makes it anew"
+REMEMBER = "purge it and remember it again while the store's model is served"
 REOPEN = "another program may have changed the file: a restart takes its changes in"
 
 CHECKS = (
@@ -38,6 +39,7 @@ CHECKS = (
     Check("tags", contents.look_at_tags, REINDEX),
     Check("words", words.look, REINDEX),
     Check("vectors", vectors.look, REINDEX),
+    Check("models", models.look, REMEMBER),
     Check("history", history.look, RESTORE),
 )
 
