@@ -257,6 +257,25 @@ def test_a_store_that_two_models_filled_has_that_of_most_and_verify_tells_the_ot
         assert "remember it again" in problem
 
 
+@pytest.mark.parametrize("mode", ["off", "values", "file"])
+def test_a_store_without_vectors_takes_another_length_and_one_with_them_does_not(path: Path, mode: Mode) -> None:
+    with models_of(path, encryption(path, mode)) as models:
+        models.store.purge(Ref(id=models.put("a memory", "model-1").id))
+        models.imported(record("words alone", "", b""))
+    with models_of(path, encryption(path, mode), 8) as models:
+        request = models.store.request("eight", vector(1, dimensions=8))
+        there = models.store.stub.PutMemory(request, timeout=SECONDS).memory
+        assert models.store.nearest(vector(1, dimensions=8)) == ["eight"]
+        assert models.store.matching("words") == ["words alone"]
+        assert models.problems() == []
+    with pytest.raises(ServiceError) as caught, models_of(path, encryption(path, mode)):
+        pass
+    assert caught.value.reason == "OTHER_DIMENSIONS"
+    assert "8 dimensions, this program is set to 384" in caught.value.message
+    with models_of(path, encryption(path, mode), 8) as models:
+        assert models.store.get_id(there.id) == there
+
+
 def test_opening_again_writes_nothing(path: Path) -> None:
     write_fixture(path, "claude_hippo_0_5")
     with models_of(path):

@@ -265,6 +265,7 @@ def open_writer(path: Path, dimensions: int, box: Lockbox) -> Connection:
         path.chmod(path.stat().st_mode & files.MODE)  # Nobody else's, and no more than it was.
         prepare_writer(connection, path)
         schema.migrate(connection, dimensions)
+        schema.fit(connection, dimensions)
         models.settle(connection)
         adopted = adoption.adopt(connection)
         vectors.backfill(connection)

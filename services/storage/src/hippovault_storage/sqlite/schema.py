@@ -56,6 +56,9 @@ CREATE TABLE IF NOT EXISTS memory_clusters (
     size INTEGER NOT NULL DEFAULT 0,
     last_recomputed REAL NOT NULL
 );
+"""
+
+VECTORS = """
 CREATE VIRTUAL TABLE IF NOT EXISTS memory_embeddings USING vec0(
     content_embedding FLOAT[{dimensions}] distance_metric=cosine
 );
@@ -145,7 +148,7 @@ CREATE TABLE hippo_token_codes (memory_id INTEGER PRIMARY KEY, encoding TEXT NOT
 CREATE TABLE hippo_state (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
 """
 
-MIGRATIONS = (DROP_IN + OURS, ENTITIES_AND_VECTORS)
+MIGRATIONS = (DROP_IN + VECTORS + OURS, ENTITIES_AND_VECTORS)
 """What turns a file of version N into one of version N + 1, at index N."""
 
 SCHEMA_VERSION = len(MIGRATIONS)
@@ -192,7 +195,7 @@ def check(connection: apsw.Connection, path: Path, dimensions: int) -> None:
 
     Raises:
         ServiceError: It is of a newer schema version or damaged, something in it has a name that this program needs, a
-            table or a column is missing, or its vectors have other dimensions or another distance.
+            table or a column is missing, or it has vectors of other dimensions or another distance.
     """
     file_version = version(connection)
     _check_version(path, file_version)  # Once more: the header's last change may still be in the log.
@@ -208,7 +211,8 @@ def check(connection: apsw.Connection, path: Path, dimensions: int) -> None:
         check_pages(connection, path)
     made_by = _made_by(connection)
     if made_by:
-        _check_vectors(path, made_by, dimensions)
+        if not (file_version and _has_no_vectors(connection)):  # Then they may get another length, see `fit`.
+            _check_vectors(path, made_by, dimensions)
         further = {name.lower() for name in foreign.vector_columns(connection)}
         _check_columns(path, "memories", _columns(connection, "memories"), further)
 
@@ -234,6 +238,14 @@ def migrate(connection: apsw.Connection, dimensions: int, target: int = SCHEMA_V
                 connection.execute("ALTER TABLE memories ADD COLUMN deleted_at REAL DEFAULT NULL")
             query.rows(connection, MIGRATIONS[number].format(dimensions=dimensions))
             connection.execute(f"PRAGMA user_version = {number + 1}")
+
+
+def fit(connection: apsw.Connection, length: int) -> None:
+    """Makes the table of vectors anew where it is empty and of another length: with the first one that is fixed."""
+    if dimensions(connection) != length and _has_no_vectors(connection):
+        with connection:
+            connection.execute("DROP TABLE memory_embeddings")
+            connection.execute(VECTORS.format(dimensions=length))
 
 
 def version(connection: apsw.Connection) -> int:
@@ -262,6 +274,10 @@ def foreign_names(connection: apsw.Connection, dimensions: int) -> list[str]:
     used = 'SELECT EXISTS(SELECT 1 FROM memories WHERE "{}" IS NOT NULL)'
     further = sorted(_columns(connection, "memories") - columns)
     return others + [f"memories.{name}" for name in further if query.value(connection, used.format(name))]
+
+
+def _has_no_vectors(connection: apsw.Connection) -> bool:
+    return not query.value(connection, "SELECT EXISTS (SELECT 1 FROM memory_embeddings_rowids)")
 
 
 def _made_by(connection: apsw.Connection) -> str:
@@ -337,7 +353,7 @@ def _check_vectors(path: Path, made_by: str, dimensions: int) -> None:
         raise ServiceError.refused(
             "OTHER_DIMENSIONS",
             f"{path} holds vectors of {found} dimensions, this program is set to {dimensions}; "
-            "use the model that the file was made with",
+            "use the model that the file was made with, or begin a store in a new home",
         )
     if not re.search(r"distance_metric\s*=\s*cosine", made_by, re.IGNORECASE):
         raise ServiceError.refused(
