@@ -44,7 +44,10 @@ class Residency:
         self._changing = asyncio.Lock()
         self._loading: asyncio.Task[None] | None = None
         self._unloading: asyncio.Task[None] | None = None
+        self._ready = False
+        """Whether it can be used; while it is unloaded it cannot, although it is still in memory."""
         self.loaded = False
+        """Whether it is in memory."""
         self.load_error = ""
         """Why the last attempt to load failed; empty when it did not."""
 
@@ -57,10 +60,10 @@ class Residency:
         """
         self._users += 1
         try:
-            if not self.loaded:
+            if not self._ready:
                 # A caller that goes away does not take the model from those who wait for the same load.
                 await asyncio.shield(self._begin_loading())
-            if not self.loaded:
+            if not self._ready:
                 raise ServiceError.unavailable("embedding", self.load_error)
             yield
         finally:
@@ -90,7 +93,7 @@ class Residency:
                 self._metrics.load_failures.inc()
                 self.load_error = cause(self._name, error)
                 return
-            self.loaded, self.load_error = True, ""
+            self.loaded, self._ready, self.load_error = True, True, ""
             seconds = time.monotonic() - started
             log.info("model loaded", model=self._name, seconds=round(seconds, 3))
             self._metrics.load_seconds.observe(seconds)
@@ -100,7 +103,7 @@ class Residency:
     def _restart_timer(self) -> None:
         if self._timer:
             self._timer.cancel()
-        if self._idle_seconds and not self._users and self.loaded:
+        if self._idle_seconds and not self._users and self._ready:
             self._timer = asyncio.get_running_loop().call_later(self._idle_seconds, self._begin_unloading)
 
     def _begin_unloading(self) -> None:
@@ -108,10 +111,13 @@ class Residency:
 
     async def _ensure_unloaded(self) -> None:
         async with self._changing:
-            if self._users or not self.loaded:
+            if self._users or not self._ready:
                 return
-            self.loaded = False
-            await asyncio.to_thread(self._free)
+            self._ready = False
+            try:
+                await asyncio.to_thread(self._free)
+            finally:
+                self.loaded = False
             log.info("model unloaded", model=self._name)
             self._metrics.unloads.inc()
 
