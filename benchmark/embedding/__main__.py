@@ -19,7 +19,7 @@ from benchmark.embedding.program import Program
 from benchmark.embedding.sizes import Sizes
 from benchmark.embedding.texts import Texts
 from benchmark.figures import Figure, as_json, print_table
-from hippovault_embedding.settings import default_threads
+from hippovault_embedding.settings import default_workers
 
 PARTS = 6
 """Of all that is measured, for the progress."""
@@ -79,10 +79,11 @@ async def _measure(directory: Path, source: Texts, sizes: Sizes) -> list[Figure]
             async with calls.opened(process) as stub:
                 await calls.throughput(stub, source.documents, sizes.documents)  # Loads the model.
                 await part("reference", reference.measure(stub))
-                program = Program(default_threads())
-                await part("queries", speed.queries(stub, program, source, sizes.queries))
-                await part("texts", speed.bulk(stub, program, source.documents, "text", sizes))
-                await part("short texts", speed.bulk(stub, program, source.short, "short text", sizes))
+                cores = default_workers()
+                programs = Program(threads=cores), Program(threads=1, workers=cores)
+                await part("queries", speed.queries(stub, programs, source, sizes.queries))
+                await part("texts", speed.bulk(stub, programs, source.documents, "text", sizes))
+                await part("short texts", speed.bulk(stub, programs, source.short, "short text", sizes))
                 await part("queries beside a load", interactive.measure(stub, source, sizes))
     return figures
 

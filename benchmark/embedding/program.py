@@ -26,6 +26,7 @@ class Program:
     """
 
     def __init__(self, threads: int, workers: int = 1) -> None:
+        self.name = f"{workers} times {threads} threads"
         model = default_model()
         self._tokenizer = Tokenizer.from_file(str(model.tokenizer.path))
         self._tokenizer.no_padding()

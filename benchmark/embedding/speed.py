@@ -15,7 +15,6 @@ from benchmark.embedding.sizes import Sizes
 from benchmark.embedding.texts import Supply, Texts
 from benchmark.figures import BLOCK, Bound, Figure, medians, timed
 from hippovault.embedding.v1 import embedding_pb2 as pb
-from hippovault_embedding.settings import default_threads
 
 TEXTS_A_CALL = 4
 ONE_BY_ONE = 4
@@ -25,19 +24,27 @@ TRIALS = 2
 MILLISECONDS = 1000
 
 
-async def queries(stub: Stub, program: Program, texts: Texts, number: int) -> list[Figure]:
-    """Compares a query of a caller who is alone with a direct call, and one from the cache with an empty hop."""
+async def queries(stub: Stub, programs: Sequence[Program], texts: Texts, number: int) -> list[Figure]:
+    """Compares a query of a caller who is alone with a direct call, and one from the cache with an empty hop.
+
+    Args:
+        stub: The service.
+        programs: Ways to call directly, of which the faster counts.
+        texts: Queries.
+        number: Of them.
+    """
     asked = texts.short(number)
-    service, direct, cached, hop = [], [], [], []
+    service, cached, hop = [], [], []
+    direct: list[list[float]] = [[] for _ in programs]
     for start in range(0, number, BLOCK):
         block = asked[start : start + BLOCK]
         service += [await _seconds(partial(calls.ask, stub, query)) for query in block]
-        direct += [timed(partial(program.embed, query))[0] for query in block]
+        for seconds, program in zip(direct, programs, strict=True):
+            seconds += [timed(partial(program.embed, query))[0] for query in block]
         cached += [await _seconds(partial(calls.ask, stub, query)) for query in block]
         hop += [await _seconds(lambda: stub.GetModel(pb.GetModelRequest())) for _ in block]
-    of_service, of_direct, of_cached, of_hop = (
-        MILLISECONDS * statistics.median(each) for each in (service, direct, cached, hop)
-    )
+    of_service, of_cached, of_hop = (MILLISECONDS * statistics.median(each) for each in (service, cached, hop))
+    of_direct = MILLISECONDS * min(map(statistics.median, direct))
     return [
         Figure("query over gRPC, p50; direct", of_service, "ms", of_direct, Bound(1.25)),
         Figure("query from the cache, p50; empty gRPC hop", of_cached, "ms", of_hop),
@@ -58,17 +65,17 @@ class Way:
         return tokens / seconds
 
 
-async def bulk(stub: Stub, program: Program, texts: Supply, kind: str, sizes: Sizes) -> list[Figure]:
+async def bulk(stub: Stub, programs: Sequence[Program], texts: Supply, kind: str, sizes: Sizes) -> list[Figure]:
     """Compares many callers with direct batches of the best size, and with one call at a time.
 
     Args:
         stub: The service.
-        program: All threads for one inference.
+        programs: One with one inference at a time, which has all threads, and one with several.
         texts: Documents.
         kind: What one of them is.
         sizes: Callers, documents of each round, and rounds.
     """
-    best = _best_way(program, texts(sizes.documents))
+    best = _best_way(programs, texts(sizes.documents))
     number, callers, few = sizes.documents, sizes.callers, max(1, sizes.documents // ONE_BY_ONE)
     measured = [
         (
@@ -76,7 +83,7 @@ async def bulk(stub: Stub, program: Program, texts: Supply, kind: str, sizes: Si
             await calls.throughput(stub, texts, number, callers),
             await calls.throughput(stub, texts, number, callers, TEXTS_A_CALL),
             await calls.throughput(stub, texts, few),
-            _alone(program, texts(few)),
+            max(_alone(program, texts(few)) for program in programs),
         )
         for _ in range(sizes.rounds)
     ]
@@ -90,13 +97,11 @@ async def bulk(stub: Stub, program: Program, texts: Supply, kind: str, sizes: Si
     ]
 
 
-def _best_way(program: Program, texts: Sequence[str]) -> Way:
+def _best_way(programs: Sequence[Program], texts: Sequence[str]) -> Way:
     """Returns the fastest of some batch sizes, with all threads for one inference or with one for each of several."""
-    cores = default_threads()
-    programs = {f"{cores} threads": program, f"{cores} times 1 thread": Program(1, workers=cores)}
     ways = [
-        Way(each, batch_tokens, f"batches of {batch_tokens}, {name}")
-        for name, each in programs.items()
+        Way(program, batch_tokens, f"batches of {batch_tokens}, {program.name}")
+        for program in programs
         for batch_tokens in BATCH_TOKENS
     ]
     found = [[way.throughput(texts) for way in ways] for _ in range(TRIALS)]

@@ -378,7 +378,9 @@ def test_a_taken_port_is_an_error_at_start(home: Path) -> None:
     assert "Traceback" not in ended.stderr
 
 
-@pytest.mark.parametrize("flags", [("--threads", "0"), ("--max-texts", "0"), ("--max-text-bytes", "100"), ("--bogus",)])
+@pytest.mark.parametrize(
+    "flags", [("--threads", "0"), ("--workers", "0"), ("--max-texts", "0"), ("--max-text-bytes", "100"), ("--bogus",)]
+)
 def test_a_wrong_setting_is_refused(home: Path, flags: tuple[str, ...]) -> None:
     ended = run(home, *flags)
     assert ended.returncode != 0

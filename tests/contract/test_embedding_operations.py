@@ -159,7 +159,7 @@ def test_a_model_that_cannot_be_loaded_is_counted_and_told_by_health_until_it_ca
 
 
 def test_what_was_admitted_is_answered_after_sigterm_and_what_is_new_is_refused(home: Path) -> None:
-    with serving(home, "--threads", "1") as (process, stub):
+    with serving(home, "--workers", "1") as (process, stub):
         embed(stub, "x")
         calls = [stub.Embed.future(request, timeout=SECONDS) for request in (bulk(5), bulk(8, 150))]
         # Both wait: more than either has.

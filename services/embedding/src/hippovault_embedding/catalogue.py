@@ -33,7 +33,7 @@ class Catalogue:
     def __init__(self, settings: EmbeddingSettings) -> None:
         references = parse_all(settings.model)
         self._settings = settings
-        self._processor = Processor(settings.threads)
+        self._processor = Processor(settings.workers, settings.threads)
         self._cache = EmbeddingCache(settings.cache_mebibytes * MEBIBYTE)
         self._embedders = {reference.name: self._embedder(reference) for reference in references}
 
@@ -82,5 +82,10 @@ class Catalogue:
         settings = self._settings
         if isinstance(backend, RemoteBackend):
             return Batcher(name, backend.run, backend.slots, remote_backend.limits(settings.max_queue_tokens))
-        limits = Limits(settings.max_batch_tokens, settings.urgent_batch_tokens, settings.max_queue_tokens)
+        limits = Limits(
+            settings.max_batch_tokens,
+            settings.urgent_batch_tokens,
+            settings.max_queue_tokens,
+            batches=settings.workers,
+        )
         return Batcher(name, backend.run, self._processor.slots, limits)

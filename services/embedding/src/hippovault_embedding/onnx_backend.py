@@ -28,14 +28,15 @@ class Processor:
     """The threads that models share. Inferences wait for nothing but each other.
 
     Args:
+        workers: Inferences at a time.
         threads: That one inference uses.
     """
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, workers: int, threads: int) -> None:
         self.threads = threads
-        self.slots = asyncio.Semaphore(1)
-        """Held by the batch that is computed: two at a time would only take each other's cores."""
-        self.inference = ThreadPoolExecutor(1, "inference")
+        self.slots = asyncio.Semaphore(workers)
+        """Held by each batch that is computed: more would only take each other's cores."""
+        self.inference = ThreadPoolExecutor(workers, "inference")
         self.tokenizing = ThreadPoolExecutor(1, "tokenizing")
 
     def close(self) -> None:
