@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from hippovault_chassis.channels import MAX_ANSWER_BYTES
 from hippovault_chassis.errors import ServiceError
 from hippovault_embedding.backend import Options, Piece, Prepared, Row
 from hippovault_embedding.batcher import Batcher, Limits
 from hippovault_embedding.cache import EmbeddingCache
-from hippovault_embedding.embedder import MAX_ANSWER_BYTES, PORTION_CHARACTERS, Embedder
+from hippovault_embedding.embedder import PORTION_CHARACTERS, Embedder
 from hippovault_embedding.model import ModelFacts
 from hippovault_embedding.residency import Residency
 

@@ -12,6 +12,7 @@ import grpc
 from hippovault.memory.v1 import memory_service_pb2 as pb
 from hippovault.storage.v1 import storage_pb2
 from hippovault_chassis import memory_rules
+from hippovault_chassis.channels import MAX_ANSWER_BYTES
 from hippovault_chassis.errors import ServiceError
 from hippovault_gateway import embedding, fusion, ranking
 from hippovault_gateway.clients import STORAGE, Services, call
@@ -20,8 +21,6 @@ from hippovault_gateway.limits import MAX_LIMIT, MAX_OVERSAMPLE_FACTOR
 from hippovault_gateway.settings import GatewaySettings
 
 DEFAULT_LIMIT = 10
-ANSWER_BYTES = 3 * 1024 * 1024
-"""Of memories in one answer: a gRPC client takes 4 MiB by default."""
 EMBEDDING_SHARE = 0.5
 """Part of the time left that the query's embedding may take where the keyword arm can answer alone."""
 WHOLE_FACTOR = 2
@@ -216,6 +215,6 @@ def _within_bytes(hits: list[pb.Hit]) -> list[pb.Hit]:
     size = 0
     for index, hit in enumerate(hits):
         size += hit.ByteSize()
-        if size > ANSWER_BYTES and index:
+        if size > MAX_ANSWER_BYTES and index:
             return hits[:index]
     return hits

@@ -9,6 +9,8 @@ import grpc
 
 MAX_REQUEST_BYTES = 16 * 1024 * 1024
 """What a server takes."""
+MAX_ANSWER_BYTES = 3 * 1024 * 1024
+"""Of what makes an answer large: gRPC clients take 4 MiB of all unless they are told otherwise."""
 UNLIMITED = -1
 
 

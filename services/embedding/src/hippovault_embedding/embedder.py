@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import structlog
 
 from hippovault_chassis import tracing
+from hippovault_chassis.channels import MAX_ANSWER_BYTES
 from hippovault_chassis.errors import ServiceError
 from hippovault_embedding.aside import aside
 from hippovault_embedding.backend import Backend, Options, Prepared
@@ -22,8 +23,6 @@ from hippovault_embedding.residency import Residency, cause
 
 log = structlog.get_logger()
 
-MAX_ANSWER_BYTES = 3 * 1024 * 1024
-"""Vectors and codes of one answer: gRPC clients take 4 MiB unless they are told otherwise."""
 CHARACTERS_A_TOKEN = 4
 """Of running text, about."""
 PORTION_CHARACTERS = 16_000

@@ -11,12 +11,13 @@ from google.protobuf.duration_pb2 import Duration
 from hippovault.embedding.v1 import embedding_pb2 as pb
 from hippovault.embedding.v1.embedding_pb2_grpc import EmbeddingServiceServicer
 from hippovault_chassis import memory_rules
+from hippovault_chassis.channels import MAX_ANSWER_BYTES
 from hippovault_chassis.errors import ServiceError
 from hippovault_embedding.aside import aside
 from hippovault_embedding.backend import Options
 from hippovault_embedding.cache import Embedding
 from hippovault_embedding.catalogue import Catalogue
-from hippovault_embedding.embedder import MAX_ANSWER_BYTES, Embedder
+from hippovault_embedding.embedder import Embedder
 from hippovault_embedding.model import ModelFacts
 from hippovault_embedding.settings import EmbeddingSettings
 

@@ -11,8 +11,8 @@ from typing import TypeVar
 
 from hippovault.memory.v1 import memory_pb2
 from hippovault.storage.v1 import storage_pb2 as pb
+from hippovault_chassis.channels import MAX_ANSWER_BYTES
 from hippovault_chassis.errors import ServiceError
-from hippovault_storage.sqlite import records
 
 Listing = pb.ListMemoriesRequest | pb.ListMemoryVersionsRequest
 ItemT = TypeVar("ItemT", memory_pb2.Memory, memory_pb2.MemoryVersion)
@@ -52,7 +52,7 @@ def take(items: Iterable[ItemT], page_size: int) -> tuple[list[ItemT], bool]:
     size = 0
     for item in items:
         size += item.ByteSize()
-        if len(page) == page_size or (page and size > records.MAX_ANSWER_BYTES):
+        if len(page) == page_size or (page and size > MAX_ANSWER_BYTES):
             return page, True
         page.append(item)
     return page, False

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 from hippovault.memory.v1 import memory_pb2
+from hippovault_chassis.channels import MAX_ANSWER_BYTES
 from hippovault_storage import times
 from hippovault_storage.sqlite import identity, query
 from hippovault_storage.sqlite.connections import Connection
@@ -42,9 +43,6 @@ SIZE = (
     "octet_length(h.model_revision) + 256"
 )
 """About the bytes of a memory in an answer, for `fitting`."""
-
-MAX_ANSWER_BYTES = 3 * 1024 * 1024
-"""Of one answer, unless it has one memory alone; gRPC clients take 4 MiB by default."""
 
 BEFORE_ALL = -(2**63)
 """An id that is before all others: SQLite takes negative ones, and another program may have given them."""

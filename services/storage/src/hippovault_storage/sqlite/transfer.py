@@ -12,6 +12,7 @@ import numpy as np
 
 from hippovault.memory.v1 import memory_pb2
 from hippovault.storage.v1 import maintenance_pb2 as pb
+from hippovault_chassis.channels import MAX_ANSWER_BYTES
 from hippovault_chassis.errors import ServiceError
 from hippovault_storage import record_checks, times
 from hippovault_storage.sqlite import history, identity, models, query, records, vectors, writes
@@ -76,7 +77,7 @@ def _records(connection: Connection, memory_id: int, *, with_vectors: bool) -> I
     size = record.ByteSize()
     for version in history.versions(connection, memory):
         added = version.ByteSize()
-        if size + added > records.MAX_ANSWER_BYTES:
+        if size + added > MAX_ANSWER_BYTES:
             yield record
             record, size = pb.MemoryRecord(), 0
         record.history.append(version)
