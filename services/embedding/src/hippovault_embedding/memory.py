@@ -22,8 +22,9 @@ def keep_together() -> None:
 
     By default each thread has a heap of its own, and each that ever loaded a model keeps 13 MB of it; the most that a
     process needs is 10 % less, too. Of itself glibc raises the size of large blocks to 32 MiB as they come and go, and
-    what lies between the buffers of inferences makes its heap grow for hours. With this size a process has 205 MB
-    under load instead of 302, from the second minute on, for some 5 % of the time of large batches.
+    what lies between the buffers of inferences makes its heap grow for hours. With this size ten minutes of
+    mixed load (`make bench-embedding ARGS="--soak 600"`) leave it at 222 to 231 MB, where it went from 316 to 345, for
+    some 5 % of the time of large batches.
     """
     _call("mallopt", M_ARENA_MAX, 1)
     _call("mallopt", M_MMAP_THRESHOLD, LARGE)
