@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!hippovault/memory/v1/memory.proto\x12\x14hippovault.memory.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd4\x03\n\x06Memory\x12\n\n\x02id\x18\x01 \x01(\x03\x12\x11\n\tnamespace\x18\x02 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x03 \x01(\t\x12\x14\n\x0c\x63ontent_hash\x18\x04 \x01(\t\x12\x10\n\x08\x63\x61tegory\x18\x05 \x01(\t\x12\x0b\n\x03key\x18\x06 \x01(\t\x12\x0c\n\x04tags\x18\x07 \x03(\t\x12\r\n\x05hints\x18\x08 \x03(\t\x12\x13\n\x0bmemory_type\x18\t \x01(\t\x12\x17\n\nimportance\x18\n \x01(\x01H\x00\x88\x01\x01\x12\x10\n\x08metadata\x18\x0b \x01(\t\x12.\n\ncreated_at\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nupdated_at\x18\r \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\ndeleted_at\x18\x0e \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x30\n\x08surprise\x18\x0f \x01(\x0b\x32\x1e.hippovault.memory.v1.Surprise\x12\x0f\n\x07version\x18\x10 \x01(\x05\x12\x16\n\x0emodel_revision\x18\x11 \x01(\t\x12\x0e\n\x06status\x18\x12 \x01(\tB\r\n\x0b_importance\"\x93\x01\n\rMemoryVersion\x12,\n\x06memory\x18\x01 \x01(\x0b\x32\x1c.hippovault.memory.v1.Memory\x12)\n\x05since\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12)\n\x05until\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"h\n\x08Surprise\x12\r\n\x05score\x18\x01 \x01(\x01\x12<\n\ncomponents\x18\x02 \x01(\x0b\x32(.hippovault.memory.v1.SurpriseComponents\x12\x0f\n\x07version\x18\x03 \x01(\x05\"\x87\x01\n\x12SurpriseComponents\x12\x19\n\x11\x65mbedding_outlier\x18\x01 \x01(\x01\x12\x12\n\nengagement\x18\x02 \x01(\x01\x12\x10\n\x08\x65xplicit\x18\x03 \x01(\x01\x12\x1c\n\x0fprediction_loss\x18\x04 \x01(\x01H\x00\x88\x01\x01\x42\x12\n\x10_prediction_loss\"k\n\tMemoryRef\x12\x0c\n\x02id\x18\x01 \x01(\x03H\x00\x12\x16\n\x0c\x63ontent_hash\x18\x02 \x01(\tH\x00\x12\x31\n\x06\x65ntity\x18\x03 \x01(\x0b\x32\x1f.hippovault.memory.v1.EntityKeyH\x00\x42\x05\n\x03ref\"*\n\tEntityKey\x12\x10\n\x08\x63\x61tegory\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\"\xcf\x01\n\x06\x46ilter\x12\x10\n\x08tags_any\x18\x01 \x03(\t\x12\x10\n\x08tags_all\x18\x02 \x03(\t\x12\x14\n\x0cmemory_types\x18\x03 \x03(\t\x12\x12\n\ncategories\x18\x04 \x03(\t\x12\x31\n\rcreated_since\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x32\n\x0e\x63reated_before\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08statuses\x18\x07 \x03(\t\"J\n\nBatchError\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\r\n\x05\x66ield\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\"\'\n\x08\x41rmScore\x12\x0c\n\x04rank\x18\x01 \x01(\x05\x12\r\n\x05score\x18\x02 \x01(\x01\"\xb2\x02\n\x07Summary\x12\x16\n\x0etotal_memories\x18\x01 \x01(\x03\x12:\n\x07\x62y_type\x18\x02 \x03(\x0b\x32).hippovault.memory.v1.Summary.ByTypeEntry\x12\x30\n\x08top_tags\x18\x03 \x03(\x0b\x32\x1e.hippovault.memory.v1.TagCount\x12\x30\n\nhighlights\x18\x04 \x03(\x0b\x32\x1c.hippovault.memory.v1.Memory\x12\x15\n\rmean_surprise\x18\x05 \x01(\x01\x12)\n\x05since\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x1a-\n\x0b\x42yTypeEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"&\n\x08TagCount\x12\x0b\n\x03tag\x18\x01 \x01(\t\x12\r\n\x05\x63ount\x18\x02 \x01(\x03*i\n\nVisibility\x12\x1a\n\x16VISIBILITY_UNSPECIFIED\x10\x00\x12\x13\n\x0fVISIBILITY_LIVE\x10\x01\x12\x16\n\x12VISIBILITY_DELETED\x10\x02\x12\x12\n\x0eVISIBILITY_ALL\x10\x03*\x99\x01\n\x0cWriteOutcome\x12\x1d\n\x19WRITE_OUTCOME_UNSPECIFIED\x10\x00\x12\x19\n\x15WRITE_OUTCOME_CREATED\x10\x01\x12\x19\n\x15WRITE_OUTCOME_EXISTED\x10\x02\x12\x19\n\x15WRITE_OUTCOME_UPDATED\x10\x03\x12\x19\n\x15WRITE_OUTCOME_REVIVED\x10\x04*j\n\tMatchedBy\x12\x1a\n\x16MATCHED_BY_UNSPECIFIED\x10\x00\x12\x16\n\x12MATCHED_BY_CONTENT\x10\x01\x12\x13\n\x0fMATCHED_BY_HINT\x10\x02\x12\x14\n\x10MATCHED_BY_DENSE\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!hippovault/memory/v1/memory.proto\x12\x14hippovault.memory.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe5\x03\n\x06Memory\x12\n\n\x02id\x18\x01 \x01(\x03\x12\x11\n\tnamespace\x18\x02 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x03 \x01(\t\x12\x14\n\x0c\x63ontent_hash\x18\x04 \x01(\t\x12\x10\n\x08\x63\x61tegory\x18\x05 \x01(\t\x12\x0b\n\x03key\x18\x06 \x01(\t\x12\x0c\n\x04tags\x18\x07 \x03(\t\x12\r\n\x05hints\x18\x08 \x03(\t\x12\x13\n\x0bmemory_type\x18\t \x01(\t\x12\x17\n\nimportance\x18\n \x01(\x01H\x00\x88\x01\x01\x12\x10\n\x08metadata\x18\x0b \x01(\t\x12.\n\ncreated_at\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nupdated_at\x18\r \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\ndeleted_at\x18\x0e \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x30\n\x08surprise\x18\x0f \x01(\x0b\x32\x1e.hippovault.memory.v1.Surprise\x12\x0f\n\x07version\x18\x10 \x01(\x05\x12\x16\n\x0emodel_revision\x18\x11 \x01(\t\x12\x0e\n\x06status\x18\x12 \x01(\t\x12\x0f\n\x07pending\x18\x13 \x01(\x08\x42\r\n\x0b_importance\"\x93\x01\n\rMemoryVersion\x12,\n\x06memory\x18\x01 \x01(\x0b\x32\x1c.hippovault.memory.v1.Memory\x12)\n\x05since\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12)\n\x05until\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"h\n\x08Surprise\x12\r\n\x05score\x18\x01 \x01(\x01\x12<\n\ncomponents\x18\x02 \x01(\x0b\x32(.hippovault.memory.v1.SurpriseComponents\x12\x0f\n\x07version\x18\x03 \x01(\x05\"\x87\x01\n\x12SurpriseComponents\x12\x19\n\x11\x65mbedding_outlier\x18\x01 \x01(\x01\x12\x12\n\nengagement\x18\x02 \x01(\x01\x12\x10\n\x08\x65xplicit\x18\x03 \x01(\x01\x12\x1c\n\x0fprediction_loss\x18\x04 \x01(\x01H\x00\x88\x01\x01\x42\x12\n\x10_prediction_loss\"k\n\tMemoryRef\x12\x0c\n\x02id\x18\x01 \x01(\x03H\x00\x12\x16\n\x0c\x63ontent_hash\x18\x02 \x01(\tH\x00\x12\x31\n\x06\x65ntity\x18\x03 \x01(\x0b\x32\x1f.hippovault.memory.v1.EntityKeyH\x00\x42\x05\n\x03ref\"*\n\tEntityKey\x12\x10\n\x08\x63\x61tegory\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\"\xcf\x01\n\x06\x46ilter\x12\x10\n\x08tags_any\x18\x01 \x03(\t\x12\x10\n\x08tags_all\x18\x02 \x03(\t\x12\x14\n\x0cmemory_types\x18\x03 \x03(\t\x12\x12\n\ncategories\x18\x04 \x03(\t\x12\x31\n\rcreated_since\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x32\n\x0e\x63reated_before\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08statuses\x18\x07 \x03(\t\"J\n\nBatchError\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\r\n\x05\x66ield\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\"\'\n\x08\x41rmScore\x12\x0c\n\x04rank\x18\x01 \x01(\x05\x12\r\n\x05score\x18\x02 \x01(\x01\"\xb2\x02\n\x07Summary\x12\x16\n\x0etotal_memories\x18\x01 \x01(\x03\x12:\n\x07\x62y_type\x18\x02 \x03(\x0b\x32).hippovault.memory.v1.Summary.ByTypeEntry\x12\x30\n\x08top_tags\x18\x03 \x03(\x0b\x32\x1e.hippovault.memory.v1.TagCount\x12\x30\n\nhighlights\x18\x04 \x03(\x0b\x32\x1c.hippovault.memory.v1.Memory\x12\x15\n\rmean_surprise\x18\x05 \x01(\x01\x12)\n\x05since\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x1a-\n\x0b\x42yTypeEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"&\n\x08TagCount\x12\x0b\n\x03tag\x18\x01 \x01(\t\x12\r\n\x05\x63ount\x18\x02 \x01(\x03*i\n\nVisibility\x12\x1a\n\x16VISIBILITY_UNSPECIFIED\x10\x00\x12\x13\n\x0fVISIBILITY_LIVE\x10\x01\x12\x16\n\x12VISIBILITY_DELETED\x10\x02\x12\x12\n\x0eVISIBILITY_ALL\x10\x03*\x99\x01\n\x0cWriteOutcome\x12\x1d\n\x19WRITE_OUTCOME_UNSPECIFIED\x10\x00\x12\x19\n\x15WRITE_OUTCOME_CREATED\x10\x01\x12\x19\n\x15WRITE_OUTCOME_EXISTED\x10\x02\x12\x19\n\x15WRITE_OUTCOME_UPDATED\x10\x03\x12\x19\n\x15WRITE_OUTCOME_REVIVED\x10\x04*j\n\tMatchedBy\x12\x1a\n\x16MATCHED_BY_UNSPECIFIED\x10\x00\x12\x16\n\x12MATCHED_BY_CONTENT\x10\x01\x12\x13\n\x0fMATCHED_BY_HINT\x10\x02\x12\x14\n\x10MATCHED_BY_DENSE\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,34 +34,34 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_SUMMARY_BYTYPEENTRY']._loaded_options = None
   _globals['_SUMMARY_BYTYPEENTRY']._serialized_options = b'8\001'
-  _globals['_VISIBILITY']._serialized_start=1786
-  _globals['_VISIBILITY']._serialized_end=1891
-  _globals['_WRITEOUTCOME']._serialized_start=1894
-  _globals['_WRITEOUTCOME']._serialized_end=2047
-  _globals['_MATCHEDBY']._serialized_start=2049
-  _globals['_MATCHEDBY']._serialized_end=2155
+  _globals['_VISIBILITY']._serialized_start=1803
+  _globals['_VISIBILITY']._serialized_end=1908
+  _globals['_WRITEOUTCOME']._serialized_start=1911
+  _globals['_WRITEOUTCOME']._serialized_end=2064
+  _globals['_MATCHEDBY']._serialized_start=2066
+  _globals['_MATCHEDBY']._serialized_end=2172
   _globals['_MEMORY']._serialized_start=93
-  _globals['_MEMORY']._serialized_end=561
-  _globals['_MEMORYVERSION']._serialized_start=564
-  _globals['_MEMORYVERSION']._serialized_end=711
-  _globals['_SURPRISE']._serialized_start=713
-  _globals['_SURPRISE']._serialized_end=817
-  _globals['_SURPRISECOMPONENTS']._serialized_start=820
-  _globals['_SURPRISECOMPONENTS']._serialized_end=955
-  _globals['_MEMORYREF']._serialized_start=957
-  _globals['_MEMORYREF']._serialized_end=1064
-  _globals['_ENTITYKEY']._serialized_start=1066
-  _globals['_ENTITYKEY']._serialized_end=1108
-  _globals['_FILTER']._serialized_start=1111
-  _globals['_FILTER']._serialized_end=1318
-  _globals['_BATCHERROR']._serialized_start=1320
-  _globals['_BATCHERROR']._serialized_end=1394
-  _globals['_ARMSCORE']._serialized_start=1396
-  _globals['_ARMSCORE']._serialized_end=1435
-  _globals['_SUMMARY']._serialized_start=1438
-  _globals['_SUMMARY']._serialized_end=1744
-  _globals['_SUMMARY_BYTYPEENTRY']._serialized_start=1699
-  _globals['_SUMMARY_BYTYPEENTRY']._serialized_end=1744
-  _globals['_TAGCOUNT']._serialized_start=1746
-  _globals['_TAGCOUNT']._serialized_end=1784
+  _globals['_MEMORY']._serialized_end=578
+  _globals['_MEMORYVERSION']._serialized_start=581
+  _globals['_MEMORYVERSION']._serialized_end=728
+  _globals['_SURPRISE']._serialized_start=730
+  _globals['_SURPRISE']._serialized_end=834
+  _globals['_SURPRISECOMPONENTS']._serialized_start=837
+  _globals['_SURPRISECOMPONENTS']._serialized_end=972
+  _globals['_MEMORYREF']._serialized_start=974
+  _globals['_MEMORYREF']._serialized_end=1081
+  _globals['_ENTITYKEY']._serialized_start=1083
+  _globals['_ENTITYKEY']._serialized_end=1125
+  _globals['_FILTER']._serialized_start=1128
+  _globals['_FILTER']._serialized_end=1335
+  _globals['_BATCHERROR']._serialized_start=1337
+  _globals['_BATCHERROR']._serialized_end=1411
+  _globals['_ARMSCORE']._serialized_start=1413
+  _globals['_ARMSCORE']._serialized_end=1452
+  _globals['_SUMMARY']._serialized_start=1455
+  _globals['_SUMMARY']._serialized_end=1761
+  _globals['_SUMMARY_BYTYPEENTRY']._serialized_start=1716
+  _globals['_SUMMARY_BYTYPEENTRY']._serialized_end=1761
+  _globals['_TAGCOUNT']._serialized_start=1763
+  _globals['_TAGCOUNT']._serialized_end=1801
 # @@protoc_insertion_point(module_scope)

@@ -140,6 +140,7 @@ class Memory(_message.Message):
     VERSION_FIELD_NUMBER: _builtins.int
     MODEL_REVISION_FIELD_NUMBER: _builtins.int
     STATUS_FIELD_NUMBER: _builtins.int
+    PENDING_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     """Assigned by the storage engine; never reused."""
     namespace: _builtins.str
@@ -162,6 +163,8 @@ class Memory(_message.Message):
     """Revision of the model that made the stored vector; empty when it is unknown."""
     status: _builtins.str
     """The caller's word for the state of what is remembered, such as "open" or "done"."""
+    pending: _builtins.bool
+    """Whether its vectors are still to come: until then only words find it, and its surprise is not known."""
     @_builtins.property
     def tags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
@@ -201,10 +204,11 @@ class Memory(_message.Message):
         version: _builtins.int = ...,
         model_revision: _builtins.str = ...,
         status: _builtins.str = ...,
+        pending: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_importance", b"_importance", "created_at", b"created_at", "deleted_at", b"deleted_at", "importance", b"importance", "surprise", b"surprise", "updated_at", b"updated_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_importance", b"_importance", "category", b"category", "content", b"content", "content_hash", b"content_hash", "created_at", b"created_at", "deleted_at", b"deleted_at", "hints", b"hints", "id", b"id", "importance", b"importance", "key", b"key", "memory_type", b"memory_type", "metadata", b"metadata", "model_revision", b"model_revision", "namespace", b"namespace", "status", b"status", "surprise", b"surprise", "tags", b"tags", "updated_at", b"updated_at", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_importance", b"_importance", "category", b"category", "content", b"content", "content_hash", b"content_hash", "created_at", b"created_at", "deleted_at", b"deleted_at", "hints", b"hints", "id", b"id", "importance", b"importance", "key", b"key", "memory_type", b"memory_type", "metadata", b"metadata", "model_revision", b"model_revision", "namespace", b"namespace", "pending", b"pending", "status", b"status", "surprise", b"surprise", "tags", b"tags", "updated_at", b"updated_at", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__importance: _TypeAlias = _typing.Literal["importance"]  # noqa: Y015
     _WhichOneofArgType__importance: _TypeAlias = _typing.Literal["_importance", b"_importance"]  # noqa: Y015

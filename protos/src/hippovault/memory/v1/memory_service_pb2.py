@@ -22,76 +22,83 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 from google.protobuf import field_mask_pb2 as google_dot_protobuf_dot_field__mask__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from hippovault.memory.v1 import memory_pb2 as hippovault_dot_memory_dot_v1_dot_memory__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)hippovault/memory/v1/memory_service.proto\x12\x14hippovault.memory.v1\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a!hippovault/memory/v1/memory.proto\"\x80\x02\n\x0fRememberRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\x12\x10\n\x08\x63\x61tegory\x18\x03 \x01(\t\x12\x0b\n\x03key\x18\x04 \x01(\t\x12\x0c\n\x04tags\x18\x05 \x03(\t\x12\r\n\x05hints\x18\x06 \x03(\t\x12\x13\n\x0bmemory_type\x18\x07 \x01(\t\x12\x17\n\nimportance\x18\x08 \x01(\x01H\x00\x88\x01\x01\x12\x10\n\x08metadata\x18\t \x01(\t\x12.\n\ncreated_at\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06status\x18\x0b \x01(\tB\r\n\x0b_importance\"\x99\x01\n\x10RememberResponse\x12,\n\x06memory\x18\x01 \x01(\x0b\x32\x1c.hippovault.memory.v1.Memory\x12\x33\n\x07outcome\x18\x02 \x01(\x0e\x32\".hippovault.memory.v1.WriteOutcome\x12\x11\n\ttruncated\x18\x03 \x01(\x08\x12\x0f\n\x07windows\x18\x04 \x01(\x05\"O\n\x14\x42\x61tchRememberRequest\x12\x37\n\x08requests\x18\x01 \x03(\x0b\x32%.hippovault.memory.v1.RememberRequest\"S\n\x15\x42\x61tchRememberResponse\x12:\n\x07results\x18\x01 \x03(\x0b\x32).hippovault.memory.v1.BatchRememberResult\"\x8e\x01\n\x13\x42\x61tchRememberResult\x12:\n\x08response\x18\x01 \x01(\x0b\x32&.hippovault.memory.v1.RememberResponseH\x00\x12\x31\n\x05\x65rror\x18\x02 \x01(\x0b\x32 .hippovault.memory.v1.BatchErrorH\x00\x42\x08\n\x06result\"\xfe\x01\n\rRecallRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\r\n\x05query\x18\x02 \x01(\t\x12\x12\n\x05limit\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12.\n\x04mode\x18\x04 \x01(\x0e\x32 .hippovault.memory.v1.RecallMode\x12\x19\n\x11no_surprise_boost\x18\x05 \x01(\x08\x12\x1e\n\x11oversample_factor\x18\x06 \x01(\x05H\x01\x88\x01\x01\x12,\n\x06\x66ilter\x18\x07 \x01(\x0b\x32\x1c.hippovault.memory.v1.FilterB\x08\n\x06_limitB\x14\n\x12_oversample_factor\"\xb7\x01\n\x0eRecallResponse\x12\'\n\x04hits\x18\x01 \x03(\x0b\x32\x19.hippovault.memory.v1.Hit\x12.\n\x04mode\x18\x02 \x01(\x0e\x32 .hippovault.memory.v1.RecallMode\x12\x36\n\x0b\x64\x65gradation\x18\x03 \x01(\x0b\x32!.hippovault.memory.v1.Degradation\x12\x14\n\x0comitted_hits\x18\x04 \x01(\x05\"P\n\x0b\x44\x65gradation\x12\x31\n\x07missing\x18\x01 \x01(\x0e\x32 .hippovault.memory.v1.RecallMode\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\xe9\x02\n\x03Hit\x12,\n\x06memory\x18\x01 \x01(\x0b\x32\x1c.hippovault.memory.v1.Memory\x12\r\n\x05score\x18\x02 \x01(\x01\x12\x11\n\trelevance\x18\x03 \x01(\x01\x12\x17\n\nsimilarity\x18\x04 \x01(\x01H\x00\x88\x01\x01\x12\x1e\n\x11\x63osine_similarity\x18\x05 \x01(\x01H\x01\x88\x01\x01\x12\x10\n\x08surprise\x18\x06 \x01(\x01\x12\r\n\x05\x64\x65\x63\x61y\x18\x07 \x01(\x01\x12-\n\x05\x64\x65nse\x18\x08 \x01(\x0b\x32\x1e.hippovault.memory.v1.ArmScore\x12/\n\x07keyword\x18\t \x01(\x0b\x32\x1e.hippovault.memory.v1.ArmScore\x12\x33\n\nmatched_by\x18\n \x03(\x0e\x32\x1f.hippovault.memory.v1.MatchedByB\r\n\x0b_similarityB\x14\n\x12_cosine_similarity\"\xb4\x01\n\x10GetMemoryRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12,\n\x03ref\x18\x02 \x01(\x0b\x32\x1f.hippovault.memory.v1.MemoryRef\x12)\n\x05\x61s_of\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x34\n\nvisibility\x18\x04 \x01(\x0e\x32 .hippovault.memory.v1.Visibility\"A\n\x11GetMemoryResponse\x12,\n\x06memory\x18\x01 \x01(\x0b\x32\x1c.hippovault.memory.v1.Memory\"\xd4\x01\n\x13ListMemoriesRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x16\n\tpage_size\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x12\n\npage_token\x18\x03 \x01(\t\x12\x0c\n\x04skip\x18\x04 \x01(\x05\x12,\n\x06\x66ilter\x18\x05 \x01(\x0b\x32\x1c.hippovault.memory.v1.Filter\x12\x34\n\nvisibility\x18\x06 \x01(\x0e\x32 .hippovault.memory.v1.VisibilityB\x0c\n\n_page_size\"s\n\x14ListMemoriesResponse\x12.\n\x08memories\x18\x01 \x03(\x0b\x32\x1c.hippovault.memory.v1.Memory\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x12\n\ntotal_size\x18\x03 \x01(\x03\"\x96\x01\n\x19ListMemoryVersionsRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12,\n\x03ref\x18\x02 \x01(\x0b\x32\x1f.hippovault.memory.v1.MemoryRef\x12\x16\n\tpage_size\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12\x12\n\npage_token\x18\x04 \x01(\tB\x0c\n\n_page_size\"l\n\x1aListMemoryVersionsResponse\x12\x35\n\x08versions\x18\x01 \x03(\x0b\x32#.hippovault.memory.v1.MemoryVersion\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xe0\x01\n\x13UpdateMemoryRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12,\n\x03ref\x18\x02 \x01(\x0b\x32\x1f.hippovault.memory.v1.MemoryRef\x12,\n\x06memory\x18\x03 \x01(\x0b\x32\x1c.hippovault.memory.v1.Memory\x12/\n\x0bupdate_mask\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.FieldMask\x12\x18\n\x10\x65xpected_version\x18\x05 \x01(\x05\x12\x0f\n\x07\x64ry_run\x18\x06 \x01(\x08\"y\n\x14UpdateMemoryResponse\x12,\n\x06memory\x18\x01 \x01(\x0b\x32\x1c.hippovault.memory.v1.Memory\x12\x0f\n\x07\x63hanged\x18\x02 \x01(\x08\x12\x11\n\ttruncated\x18\x03 \x01(\x08\x12\x0f\n\x07windows\x18\x04 \x01(\x05\"a\n\rForgetRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12,\n\x03ref\x18\x02 \x01(\x0b\x32\x1f.hippovault.memory.v1.MemoryRef\x12\x0f\n\x07\x64ry_run\x18\x03 \x01(\x08\".\n\x0e\x46orgetResponse\x12\x0b\n\x03ids\x18\x01 \x03(\x03\x12\x0f\n\x07\x64ry_run\x18\x02 \x01(\x08\"c\n\x0fUndeleteRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12,\n\x03ref\x18\x02 \x01(\x0b\x32\x1f.hippovault.memory.v1.MemoryRef\x12\x0f\n\x07\x64ry_run\x18\x03 \x01(\x08\"0\n\x10UndeleteResponse\x12\x0b\n\x03ids\x18\x01 \x03(\x03\x12\x0f\n\x07\x64ry_run\x18\x02 \x01(\x08\"\xa2\x01\n\x0cPurgeRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12.\n\x03ref\x18\x02 \x01(\x0b\x32\x1f.hippovault.memory.v1.MemoryRefH\x00\x12\x34\n\x0e\x64\x65leted_before\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.TimestampH\x00\x12\x0f\n\x07\x64ry_run\x18\x04 \x01(\x08\x42\x08\n\x06target\"<\n\rPurgeResponse\x12\x0b\n\x03ids\x18\x01 \x03(\x03\x12\r\n\x05total\x18\x02 \x01(\x03\x12\x0f\n\x07\x64ry_run\x18\x03 \x01(\x08\"J\n\x17SummarizeSessionRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x12\n\x05hours\x18\x02 \x01(\x01H\x00\x88\x01\x01\x42\x08\n\x06_hours\"J\n\x18SummarizeSessionResponse\x12.\n\x07summary\x18\x01 \x01(\x0b\x32\x1d.hippovault.memory.v1.Summary\"\r\n\x0bPingRequest\"\xe6\x01\n\x0cPingResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x16\n\x0euptime_seconds\x18\x02 \x01(\x01\x12\x35\n\x08services\x18\x03 \x03(\x0b\x32#.hippovault.memory.v1.ServiceStatus\x12\x1a\n\rlive_memories\x18\x04 \x01(\x03H\x00\x88\x01\x01\x12\x1d\n\x10\x64\x65leted_memories\x18\x05 \x01(\x03H\x01\x88\x01\x01\x12\x14\n\x0cmcp_http_url\x18\x06 \x01(\tB\x10\n\x0e_live_memoriesB\x13\n\x11_deleted_memories\"N\n\rServiceStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07serving\x18\x02 \x01(\x08\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x04 \x01(\t*q\n\nRecallMode\x12\x1b\n\x17RECALL_MODE_UNSPECIFIED\x10\x00\x12\x15\n\x11RECALL_MODE_DENSE\x10\x01\x12\x17\n\x13RECALL_MODE_KEYWORD\x10\x02\x12\x16\n\x12RECALL_MODE_HYBRID\x10\x03\x32\x92\t\n\rMemoryService\x12Y\n\x08Remember\x12%.hippovault.memory.v1.RememberRequest\x1a&.hippovault.memory.v1.RememberResponse\x12h\n\rBatchRemember\x12*.hippovault.memory.v1.BatchRememberRequest\x1a+.hippovault.memory.v1.BatchRememberResponse\x12S\n\x06Recall\x12#.hippovault.memory.v1.RecallRequest\x1a$.hippovault.memory.v1.RecallResponse\x12\\\n\tGetMemory\x12&.hippovault.memory.v1.GetMemoryRequest\x1a\'.hippovault.memory.v1.GetMemoryResponse\x12\x65\n\x0cListMemories\x12).hippovault.memory.v1.ListMemoriesRequest\x1a*.hippovault.memory.v1.ListMemoriesResponse\x12w\n\x12ListMemoryVersions\x12/.hippovault.memory.v1.ListMemoryVersionsRequest\x1a\x30.hippovault.memory.v1.ListMemoryVersionsResponse\x12\x65\n\x0cUpdateMemory\x12).hippovault.memory.v1.UpdateMemoryRequest\x1a*.hippovault.memory.v1.UpdateMemoryResponse\x12S\n\x06\x46orget\x12#.hippovault.memory.v1.ForgetRequest\x1a$.hippovault.memory.v1.ForgetResponse\x12Y\n\x08Undelete\x12%.hippovault.memory.v1.UndeleteRequest\x1a&.hippovault.memory.v1.UndeleteResponse\x12P\n\x05Purge\x12\".hippovault.memory.v1.PurgeRequest\x1a#.hippovault.memory.v1.PurgeResponse\x12q\n\x10SummarizeSession\x12-.hippovault.memory.v1.SummarizeSessionRequest\x1a..hippovault.memory.v1.SummarizeSessionResponse\x12M\n\x04Ping\x12!.hippovault.memory.v1.PingRequest\x1a\".hippovault.memory.v1.PingResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)hippovault/memory/v1/memory_service.proto\x12\x14hippovault.memory.v1\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a!hippovault/memory/v1/memory.proto\"\x94\x02\n\x0fRememberRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\x12\x10\n\x08\x63\x61tegory\x18\x03 \x01(\t\x12\x0b\n\x03key\x18\x04 \x01(\t\x12\x0c\n\x04tags\x18\x05 \x03(\t\x12\r\n\x05hints\x18\x06 \x03(\t\x12\x13\n\x0bmemory_type\x18\x07 \x01(\t\x12\x17\n\nimportance\x18\x08 \x01(\x01H\x00\x88\x01\x01\x12\x10\n\x08metadata\x18\t \x01(\t\x12.\n\ncreated_at\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06status\x18\x0b \x01(\t\x12\x12\n\nrequest_id\x18\x0c \x01(\tB\r\n\x0b_importance\"\x99\x01\n\x10RememberResponse\x12,\n\x06memory\x18\x01 \x01(\x0b\x32\x1c.hippovault.memory.v1.Memory\x12\x33\n\x07outcome\x18\x02 \x01(\x0e\x32\".hippovault.memory.v1.WriteOutcome\x12\x11\n\ttruncated\x18\x03 \x01(\x08\x12\x0f\n\x07windows\x18\x04 \x01(\x05\"O\n\x14\x42\x61tchRememberRequest\x12\x37\n\x08requests\x18\x01 \x03(\x0b\x32%.hippovault.memory.v1.RememberRequest\"S\n\x15\x42\x61tchRememberResponse\x12:\n\x07results\x18\x01 \x03(\x0b\x32).hippovault.memory.v1.BatchRememberResult\"\x8e\x01\n\x13\x42\x61tchRememberResult\x12:\n\x08response\x18\x01 \x01(\x0b\x32&.hippovault.memory.v1.RememberResponseH\x00\x12\x31\n\x05\x65rror\x18\x02 \x01(\x0b\x32 .hippovault.memory.v1.BatchErrorH\x00\x42\x08\n\x06result\"O\n\x15StreamRememberRequest\x12\x36\n\x07request\x18\x01 \x01(\x0b\x32%.hippovault.memory.v1.RememberRequest\"S\n\x16StreamRememberResponse\x12\x39\n\x06result\x18\x01 \x01(\x0b\x32).hippovault.memory.v1.BatchRememberResult\"\xfe\x01\n\rRecallRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\r\n\x05query\x18\x02 \x01(\t\x12\x12\n\x05limit\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12.\n\x04mode\x18\x04 \x01(\x0e\x32 .hippovault.memory.v1.RecallMode\x12\x19\n\x11no_surprise_boost\x18\x05 \x01(\x08\x12\x1e\n\x11oversample_factor\x18\x06 \x01(\x05H\x01\x88\x01\x01\x12,\n\x06\x66ilter\x18\x07 \x01(\x0b\x32\x1c.hippovault.memory.v1.FilterB\x08\n\x06_limitB\x14\n\x12_oversample_factor\"\xe9\x01\n\x0eRecallResponse\x12\'\n\x04hits\x18\x01 \x03(\x0b\x32\x19.hippovault.memory.v1.Hit\x12.\n\x04mode\x18\x02 \x01(\x0e\x32 .hippovault.memory.v1.RecallMode\x12\x36\n\x0b\x64\x65gradation\x18\x03 \x01(\x0b\x32!.hippovault.memory.v1.Degradation\x12\x14\n\x0comitted_hits\x18\x04 \x01(\x05\x12\x30\n\x05times\x18\x05 \x01(\x0b\x32!.hippovault.memory.v1.RecallTimes\"\xc1\x02\n\x0bRecallTimes\x12(\n\x05\x65mbed\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12)\n\x06search\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12*\n\x07keyword\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12(\n\x05\x64\x65nse\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x33\n\x10late_interaction\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\'\n\x04\x66use\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12)\n\x06rerank\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\"P\n\x0b\x44\x65gradation\x12\x31\n\x07missing\x18\x01 \x01(\x0e\x32 .hippovault.memory.v1.RecallMode\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\xa3\x03\n\x03Hit\x12,\n\x06memory\x18\x01 \x01(\x0b\x32\x1c.hippovault.memory.v1.Memory\x12\r\n\x05score\x18\x02 \x01(\x01\x12\x11\n\trelevance\x18\x03 \x01(\x01\x12\x17\n\nsimilarity\x18\x04 \x01(\x01H\x00\x88\x01\x01\x12\x1e\n\x11\x63osine_similarity\x18\x05 \x01(\x01H\x01\x88\x01\x01\x12\x10\n\x08surprise\x18\x06 \x01(\x01\x12\r\n\x05\x64\x65\x63\x61y\x18\x07 \x01(\x01\x12-\n\x05\x64\x65nse\x18\x08 \x01(\x0b\x32\x1e.hippovault.memory.v1.ArmScore\x12/\n\x07keyword\x18\t \x01(\x0b\x32\x1e.hippovault.memory.v1.ArmScore\x12\x33\n\nmatched_by\x18\n \x03(\x0e\x32\x1f.hippovault.memory.v1.MatchedBy\x12\x38\n\x10late_interaction\x18\x0b \x01(\x0b\x32\x1e.hippovault.memory.v1.ArmScoreB\r\n\x0b_similarityB\x14\n\x12_cosine_similarity\"\xb4\x01\n\x10GetMemoryRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12,\n\x03ref\x18\x02 \x01(\x0b\x32\x1f.hippovault.memory.v1.MemoryRef\x12)\n\x05\x61s_of\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x34\n\nvisibility\x18\x04 \x01(\x0e\x32 .hippovault.memory.v1.Visibility\"A\n\x11GetMemoryResponse\x12,\n\x06memory\x18\x01 \x01(\x0b\x32\x1c.hippovault.memory.v1.Memory\"\xd4\x01\n\x13ListMemoriesRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x16\n\tpage_size\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x12\n\npage_token\x18\x03 \x01(\t\x12\x0c\n\x04skip\x18\x04 \x01(\x05\x12,\n\x06\x66ilter\x18\x05 \x01(\x0b\x32\x1c.hippovault.memory.v1.Filter\x12\x34\n\nvisibility\x18\x06 \x01(\x0e\x32 .hippovault.memory.v1.VisibilityB\x0c\n\n_page_size\"s\n\x14ListMemoriesResponse\x12.\n\x08memories\x18\x01 \x03(\x0b\x32\x1c.hippovault.memory.v1.Memory\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x12\n\ntotal_size\x18\x03 \x01(\x03\"\x96\x01\n\x19ListMemoryVersionsRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12,\n\x03ref\x18\x02 \x01(\x0b\x32\x1f.hippovault.memory.v1.MemoryRef\x12\x16\n\tpage_size\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12\x12\n\npage_token\x18\x04 \x01(\tB\x0c\n\n_page_size\"l\n\x1aListMemoryVersionsResponse\x12\x35\n\x08versions\x18\x01 \x03(\x0b\x32#.hippovault.memory.v1.MemoryVersion\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xf4\x01\n\x13UpdateMemoryRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12,\n\x03ref\x18\x02 \x01(\x0b\x32\x1f.hippovault.memory.v1.MemoryRef\x12,\n\x06memory\x18\x03 \x01(\x0b\x32\x1c.hippovault.memory.v1.Memory\x12/\n\x0bupdate_mask\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.FieldMask\x12\x18\n\x10\x65xpected_version\x18\x05 \x01(\x05\x12\x0f\n\x07\x64ry_run\x18\x06 \x01(\x08\x12\x12\n\nrequest_id\x18\x07 \x01(\t\"y\n\x14UpdateMemoryResponse\x12,\n\x06memory\x18\x01 \x01(\x0b\x32\x1c.hippovault.memory.v1.Memory\x12\x0f\n\x07\x63hanged\x18\x02 \x01(\x08\x12\x11\n\ttruncated\x18\x03 \x01(\x08\x12\x0f\n\x07windows\x18\x04 \x01(\x05\"u\n\rForgetRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12,\n\x03ref\x18\x02 \x01(\x0b\x32\x1f.hippovault.memory.v1.MemoryRef\x12\x0f\n\x07\x64ry_run\x18\x03 \x01(\x08\x12\x12\n\nrequest_id\x18\x04 \x01(\t\".\n\x0e\x46orgetResponse\x12\x0b\n\x03ids\x18\x01 \x03(\x03\x12\x0f\n\x07\x64ry_run\x18\x02 \x01(\x08\"w\n\x0fUndeleteRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12,\n\x03ref\x18\x02 \x01(\x0b\x32\x1f.hippovault.memory.v1.MemoryRef\x12\x0f\n\x07\x64ry_run\x18\x03 \x01(\x08\x12\x12\n\nrequest_id\x18\x04 \x01(\t\"0\n\x10UndeleteResponse\x12\x0b\n\x03ids\x18\x01 \x03(\x03\x12\x0f\n\x07\x64ry_run\x18\x02 \x01(\x08\"\xb6\x01\n\x0cPurgeRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12.\n\x03ref\x18\x02 \x01(\x0b\x32\x1f.hippovault.memory.v1.MemoryRefH\x00\x12\x34\n\x0e\x64\x65leted_before\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.TimestampH\x00\x12\x0f\n\x07\x64ry_run\x18\x04 \x01(\x08\x12\x12\n\nrequest_id\x18\x05 \x01(\tB\x08\n\x06target\"<\n\rPurgeResponse\x12\x0b\n\x03ids\x18\x01 \x03(\x03\x12\r\n\x05total\x18\x02 \x01(\x03\x12\x0f\n\x07\x64ry_run\x18\x03 \x01(\x08\"J\n\x17SummarizeSessionRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x12\n\x05hours\x18\x02 \x01(\x01H\x00\x88\x01\x01\x42\x08\n\x06_hours\"J\n\x18SummarizeSessionResponse\x12.\n\x07summary\x18\x01 \x01(\x0b\x32\x1d.hippovault.memory.v1.Summary\"\r\n\x0bPingRequest\"\x9a\x02\n\x0cPingResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x16\n\x0euptime_seconds\x18\x02 \x01(\x01\x12\x35\n\x08services\x18\x03 \x03(\x0b\x32#.hippovault.memory.v1.ServiceStatus\x12\x1a\n\rlive_memories\x18\x04 \x01(\x03H\x00\x88\x01\x01\x12\x1d\n\x10\x64\x65leted_memories\x18\x05 \x01(\x03H\x01\x88\x01\x01\x12\x14\n\x0cmcp_http_url\x18\x06 \x01(\t\x12\x1d\n\x10pending_memories\x18\x07 \x01(\x03H\x02\x88\x01\x01\x42\x10\n\x0e_live_memoriesB\x13\n\x11_deleted_memoriesB\x13\n\x11_pending_memories\"N\n\rServiceStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07serving\x18\x02 \x01(\x08\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x04 \x01(\t*q\n\nRecallMode\x12\x1b\n\x17RECALL_MODE_UNSPECIFIED\x10\x00\x12\x15\n\x11RECALL_MODE_DENSE\x10\x01\x12\x17\n\x13RECALL_MODE_KEYWORD\x10\x02\x12\x16\n\x12RECALL_MODE_HYBRID\x10\x03\x32\x83\n\n\rMemoryService\x12Y\n\x08Remember\x12%.hippovault.memory.v1.RememberRequest\x1a&.hippovault.memory.v1.RememberResponse\x12h\n\rBatchRemember\x12*.hippovault.memory.v1.BatchRememberRequest\x1a+.hippovault.memory.v1.BatchRememberResponse\x12o\n\x0eStreamRemember\x12+.hippovault.memory.v1.StreamRememberRequest\x1a,.hippovault.memory.v1.StreamRememberResponse(\x01\x30\x01\x12S\n\x06Recall\x12#.hippovault.memory.v1.RecallRequest\x1a$.hippovault.memory.v1.RecallResponse\x12\\\n\tGetMemory\x12&.hippovault.memory.v1.GetMemoryRequest\x1a\'.hippovault.memory.v1.GetMemoryResponse\x12\x65\n\x0cListMemories\x12).hippovault.memory.v1.ListMemoriesRequest\x1a*.hippovault.memory.v1.ListMemoriesResponse\x12w\n\x12ListMemoryVersions\x12/.hippovault.memory.v1.ListMemoryVersionsRequest\x1a\x30.hippovault.memory.v1.ListMemoryVersionsResponse\x12\x65\n\x0cUpdateMemory\x12).hippovault.memory.v1.UpdateMemoryRequest\x1a*.hippovault.memory.v1.UpdateMemoryResponse\x12S\n\x06\x46orget\x12#.hippovault.memory.v1.ForgetRequest\x1a$.hippovault.memory.v1.ForgetResponse\x12Y\n\x08Undelete\x12%.hippovault.memory.v1.UndeleteRequest\x1a&.hippovault.memory.v1.UndeleteResponse\x12P\n\x05Purge\x12\".hippovault.memory.v1.PurgeRequest\x1a#.hippovault.memory.v1.PurgeResponse\x12q\n\x10SummarizeSession\x12-.hippovault.memory.v1.SummarizeSessionRequest\x1a..hippovault.memory.v1.SummarizeSessionResponse\x12M\n\x04Ping\x12!.hippovault.memory.v1.PingRequest\x1a\".hippovault.memory.v1.PingResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'hippovault.memory.v1.memory_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_RECALLMODE']._serialized_start=3984
-  _globals['_RECALLMODE']._serialized_end=4097
-  _globals['_REMEMBERREQUEST']._serialized_start=170
-  _globals['_REMEMBERREQUEST']._serialized_end=426
-  _globals['_REMEMBERRESPONSE']._serialized_start=429
-  _globals['_REMEMBERRESPONSE']._serialized_end=582
-  _globals['_BATCHREMEMBERREQUEST']._serialized_start=584
-  _globals['_BATCHREMEMBERREQUEST']._serialized_end=663
-  _globals['_BATCHREMEMBERRESPONSE']._serialized_start=665
-  _globals['_BATCHREMEMBERRESPONSE']._serialized_end=748
-  _globals['_BATCHREMEMBERRESULT']._serialized_start=751
-  _globals['_BATCHREMEMBERRESULT']._serialized_end=893
-  _globals['_RECALLREQUEST']._serialized_start=896
-  _globals['_RECALLREQUEST']._serialized_end=1150
-  _globals['_RECALLRESPONSE']._serialized_start=1153
-  _globals['_RECALLRESPONSE']._serialized_end=1336
-  _globals['_DEGRADATION']._serialized_start=1338
-  _globals['_DEGRADATION']._serialized_end=1418
-  _globals['_HIT']._serialized_start=1421
-  _globals['_HIT']._serialized_end=1782
-  _globals['_GETMEMORYREQUEST']._serialized_start=1785
-  _globals['_GETMEMORYREQUEST']._serialized_end=1965
-  _globals['_GETMEMORYRESPONSE']._serialized_start=1967
-  _globals['_GETMEMORYRESPONSE']._serialized_end=2032
-  _globals['_LISTMEMORIESREQUEST']._serialized_start=2035
-  _globals['_LISTMEMORIESREQUEST']._serialized_end=2247
-  _globals['_LISTMEMORIESRESPONSE']._serialized_start=2249
-  _globals['_LISTMEMORIESRESPONSE']._serialized_end=2364
-  _globals['_LISTMEMORYVERSIONSREQUEST']._serialized_start=2367
-  _globals['_LISTMEMORYVERSIONSREQUEST']._serialized_end=2517
-  _globals['_LISTMEMORYVERSIONSRESPONSE']._serialized_start=2519
-  _globals['_LISTMEMORYVERSIONSRESPONSE']._serialized_end=2627
-  _globals['_UPDATEMEMORYREQUEST']._serialized_start=2630
-  _globals['_UPDATEMEMORYREQUEST']._serialized_end=2854
-  _globals['_UPDATEMEMORYRESPONSE']._serialized_start=2856
-  _globals['_UPDATEMEMORYRESPONSE']._serialized_end=2977
-  _globals['_FORGETREQUEST']._serialized_start=2979
-  _globals['_FORGETREQUEST']._serialized_end=3076
-  _globals['_FORGETRESPONSE']._serialized_start=3078
-  _globals['_FORGETRESPONSE']._serialized_end=3124
-  _globals['_UNDELETEREQUEST']._serialized_start=3126
-  _globals['_UNDELETEREQUEST']._serialized_end=3225
-  _globals['_UNDELETERESPONSE']._serialized_start=3227
-  _globals['_UNDELETERESPONSE']._serialized_end=3275
-  _globals['_PURGEREQUEST']._serialized_start=3278
-  _globals['_PURGEREQUEST']._serialized_end=3440
-  _globals['_PURGERESPONSE']._serialized_start=3442
-  _globals['_PURGERESPONSE']._serialized_end=3502
-  _globals['_SUMMARIZESESSIONREQUEST']._serialized_start=3504
-  _globals['_SUMMARIZESESSIONREQUEST']._serialized_end=3578
-  _globals['_SUMMARIZESESSIONRESPONSE']._serialized_start=3580
-  _globals['_SUMMARIZESESSIONRESPONSE']._serialized_end=3654
-  _globals['_PINGREQUEST']._serialized_start=3656
-  _globals['_PINGREQUEST']._serialized_end=3669
-  _globals['_PINGRESPONSE']._serialized_start=3672
-  _globals['_PINGRESPONSE']._serialized_end=3902
-  _globals['_SERVICESTATUS']._serialized_start=3904
-  _globals['_SERVICESTATUS']._serialized_end=3982
-  _globals['_MEMORYSERVICE']._serialized_start=4100
-  _globals['_MEMORYSERVICE']._serialized_end=5270
+  _globals['_RECALLMODE']._serialized_start=4766
+  _globals['_RECALLMODE']._serialized_end=4879
+  _globals['_REMEMBERREQUEST']._serialized_start=202
+  _globals['_REMEMBERREQUEST']._serialized_end=478
+  _globals['_REMEMBERRESPONSE']._serialized_start=481
+  _globals['_REMEMBERRESPONSE']._serialized_end=634
+  _globals['_BATCHREMEMBERREQUEST']._serialized_start=636
+  _globals['_BATCHREMEMBERREQUEST']._serialized_end=715
+  _globals['_BATCHREMEMBERRESPONSE']._serialized_start=717
+  _globals['_BATCHREMEMBERRESPONSE']._serialized_end=800
+  _globals['_BATCHREMEMBERRESULT']._serialized_start=803
+  _globals['_BATCHREMEMBERRESULT']._serialized_end=945
+  _globals['_STREAMREMEMBERREQUEST']._serialized_start=947
+  _globals['_STREAMREMEMBERREQUEST']._serialized_end=1026
+  _globals['_STREAMREMEMBERRESPONSE']._serialized_start=1028
+  _globals['_STREAMREMEMBERRESPONSE']._serialized_end=1111
+  _globals['_RECALLREQUEST']._serialized_start=1114
+  _globals['_RECALLREQUEST']._serialized_end=1368
+  _globals['_RECALLRESPONSE']._serialized_start=1371
+  _globals['_RECALLRESPONSE']._serialized_end=1604
+  _globals['_RECALLTIMES']._serialized_start=1607
+  _globals['_RECALLTIMES']._serialized_end=1928
+  _globals['_DEGRADATION']._serialized_start=1930
+  _globals['_DEGRADATION']._serialized_end=2010
+  _globals['_HIT']._serialized_start=2013
+  _globals['_HIT']._serialized_end=2432
+  _globals['_GETMEMORYREQUEST']._serialized_start=2435
+  _globals['_GETMEMORYREQUEST']._serialized_end=2615
+  _globals['_GETMEMORYRESPONSE']._serialized_start=2617
+  _globals['_GETMEMORYRESPONSE']._serialized_end=2682
+  _globals['_LISTMEMORIESREQUEST']._serialized_start=2685
+  _globals['_LISTMEMORIESREQUEST']._serialized_end=2897
+  _globals['_LISTMEMORIESRESPONSE']._serialized_start=2899
+  _globals['_LISTMEMORIESRESPONSE']._serialized_end=3014
+  _globals['_LISTMEMORYVERSIONSREQUEST']._serialized_start=3017
+  _globals['_LISTMEMORYVERSIONSREQUEST']._serialized_end=3167
+  _globals['_LISTMEMORYVERSIONSRESPONSE']._serialized_start=3169
+  _globals['_LISTMEMORYVERSIONSRESPONSE']._serialized_end=3277
+  _globals['_UPDATEMEMORYREQUEST']._serialized_start=3280
+  _globals['_UPDATEMEMORYREQUEST']._serialized_end=3524
+  _globals['_UPDATEMEMORYRESPONSE']._serialized_start=3526
+  _globals['_UPDATEMEMORYRESPONSE']._serialized_end=3647
+  _globals['_FORGETREQUEST']._serialized_start=3649
+  _globals['_FORGETREQUEST']._serialized_end=3766
+  _globals['_FORGETRESPONSE']._serialized_start=3768
+  _globals['_FORGETRESPONSE']._serialized_end=3814
+  _globals['_UNDELETEREQUEST']._serialized_start=3816
+  _globals['_UNDELETEREQUEST']._serialized_end=3935
+  _globals['_UNDELETERESPONSE']._serialized_start=3937
+  _globals['_UNDELETERESPONSE']._serialized_end=3985
+  _globals['_PURGEREQUEST']._serialized_start=3988
+  _globals['_PURGEREQUEST']._serialized_end=4170
+  _globals['_PURGERESPONSE']._serialized_start=4172
+  _globals['_PURGERESPONSE']._serialized_end=4232
+  _globals['_SUMMARIZESESSIONREQUEST']._serialized_start=4234
+  _globals['_SUMMARIZESESSIONREQUEST']._serialized_end=4308
+  _globals['_SUMMARIZESESSIONRESPONSE']._serialized_start=4310
+  _globals['_SUMMARIZESESSIONRESPONSE']._serialized_end=4384
+  _globals['_PINGREQUEST']._serialized_start=4386
+  _globals['_PINGREQUEST']._serialized_end=4399
+  _globals['_PINGRESPONSE']._serialized_start=4402
+  _globals['_PINGRESPONSE']._serialized_end=4684
+  _globals['_SERVICESTATUS']._serialized_start=4686
+  _globals['_SERVICESTATUS']._serialized_end=4764
+  _globals['_MEMORYSERVICE']._serialized_start=4882
+  _globals['_MEMORYSERVICE']._serialized_end=6165
 # @@protoc_insertion_point(module_scope)

@@ -5,6 +5,7 @@ isort:skip_file
 
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
+from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import field_mask_pb2 as _field_mask_pb2
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
@@ -67,6 +68,7 @@ class RememberRequest(_message.Message):
     METADATA_FIELD_NUMBER: _builtins.int
     CREATED_AT_FIELD_NUMBER: _builtins.int
     STATUS_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     content: _builtins.str
     """Non-blank, at most 65,536 UTF-8 bytes, no control characters but tab and line breaks."""
@@ -81,6 +83,7 @@ class RememberRequest(_message.Message):
     """A JSON object of at most 16,384 UTF-8 bytes; empty means none."""
     status: _builtins.str
     """The caller's word for the state of what is remembered, such as "open" or "done"."""
+    request_id: _builtins.str
     @_builtins.property
     def tags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """At most 32, each at most 128 UTF-8 bytes, without commas and control characters."""
@@ -107,10 +110,11 @@ class RememberRequest(_message.Message):
         metadata: _builtins.str = ...,
         created_at: _timestamp_pb2.Timestamp | None = ...,
         status: _builtins.str = ...,
+        request_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_importance", b"_importance", "created_at", b"created_at", "importance", b"importance"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_importance", b"_importance", "category", b"category", "content", b"content", "created_at", b"created_at", "hints", b"hints", "importance", b"importance", "key", b"key", "memory_type", b"memory_type", "metadata", b"metadata", "namespace", b"namespace", "status", b"status", "tags", b"tags"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_importance", b"_importance", "category", b"category", "content", b"content", "created_at", b"created_at", "hints", b"hints", "importance", b"importance", "key", b"key", "memory_type", b"memory_type", "metadata", b"metadata", "namespace", b"namespace", "request_id", b"request_id", "status", b"status", "tags", b"tags"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__importance: _TypeAlias = _typing.Literal["importance"]  # noqa: Y015
     _WhichOneofArgType__importance: _TypeAlias = _typing.Literal["_importance", b"_importance"]  # noqa: Y015
@@ -230,6 +234,50 @@ class BatchRememberResult(_message.Message):
 Global___BatchRememberResult: _TypeAlias = BatchRememberResult  # noqa: Y015
 
 @_typing.final
+class StreamRememberRequest(_message.Message):
+    """Request of StreamRemember."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def request(self) -> Global___RememberRequest: ...
+    def __init__(
+        self,
+        *,
+        request: Global___RememberRequest | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["request", b"request"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["request", b"request"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StreamRememberRequest: _TypeAlias = StreamRememberRequest  # noqa: Y015
+
+@_typing.final
+class StreamRememberResponse(_message.Message):
+    """Response of StreamRemember."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESULT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def result(self) -> Global___BatchRememberResult: ...
+    def __init__(
+        self,
+        *,
+        result: Global___BatchRememberResult | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StreamRememberResponse: _TypeAlias = StreamRememberResponse  # noqa: Y015
+
+@_typing.final
 class RecallRequest(_message.Message):
     """Request of Recall."""
 
@@ -290,6 +338,7 @@ class RecallResponse(_message.Message):
     MODE_FIELD_NUMBER: _builtins.int
     DEGRADATION_FIELD_NUMBER: _builtins.int
     OMITTED_HITS_FIELD_NUMBER: _builtins.int
+    TIMES_FIELD_NUMBER: _builtins.int
     mode: Global___RecallMode.ValueType
     """The mode that was used."""
     omitted_hits: _builtins.int
@@ -300,6 +349,8 @@ class RecallResponse(_message.Message):
     def degradation(self) -> Global___Degradation:
         """Present when an arm that the mode has did not take part."""
 
+    @_builtins.property
+    def times(self) -> Global___RecallTimes: ...
     def __init__(
         self,
         *,
@@ -307,14 +358,69 @@ class RecallResponse(_message.Message):
         mode: Global___RecallMode.ValueType = ...,
         degradation: Global___Degradation | None = ...,
         omitted_hits: _builtins.int = ...,
+        times: Global___RecallTimes | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["degradation", b"degradation"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["degradation", b"degradation", "times", b"times"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["degradation", b"degradation", "hits", b"hits", "mode", b"mode", "omitted_hits", b"omitted_hits"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["degradation", b"degradation", "hits", b"hits", "mode", b"mode", "omitted_hits", b"omitted_hits", "times", b"times"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RecallResponse: _TypeAlias = RecallResponse  # noqa: Y015
+
+@_typing.final
+class RecallTimes(_message.Message):
+    """Where the time of a recall went. What ran beside something else counts in both."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EMBED_FIELD_NUMBER: _builtins.int
+    SEARCH_FIELD_NUMBER: _builtins.int
+    KEYWORD_FIELD_NUMBER: _builtins.int
+    DENSE_FIELD_NUMBER: _builtins.int
+    LATE_INTERACTION_FIELD_NUMBER: _builtins.int
+    FUSE_FIELD_NUMBER: _builtins.int
+    RERANK_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def embed(self) -> _duration_pb2.Duration:
+        """The query's embedding, as the gateway sees it."""
+
+    @_builtins.property
+    def search(self) -> _duration_pb2.Duration:
+        """The search, as the gateway sees it; the three below are parts of it."""
+
+    @_builtins.property
+    def keyword(self) -> _duration_pb2.Duration: ...
+    @_builtins.property
+    def dense(self) -> _duration_pb2.Duration: ...
+    @_builtins.property
+    def late_interaction(self) -> _duration_pb2.Duration: ...
+    @_builtins.property
+    def fuse(self) -> _duration_pb2.Duration:
+        """Fusion of the scores."""
+
+    @_builtins.property
+    def rerank(self) -> _duration_pb2.Duration:
+        """Surprise, order and the answer's message."""
+
+    def __init__(
+        self,
+        *,
+        embed: _duration_pb2.Duration | None = ...,
+        search: _duration_pb2.Duration | None = ...,
+        keyword: _duration_pb2.Duration | None = ...,
+        dense: _duration_pb2.Duration | None = ...,
+        late_interaction: _duration_pb2.Duration | None = ...,
+        fuse: _duration_pb2.Duration | None = ...,
+        rerank: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["dense", b"dense", "embed", b"embed", "fuse", b"fuse", "keyword", b"keyword", "late_interaction", b"late_interaction", "rerank", b"rerank", "search", b"search"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dense", b"dense", "embed", b"embed", "fuse", b"fuse", "keyword", b"keyword", "late_interaction", b"late_interaction", "rerank", b"rerank", "search", b"search"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecallTimes: _TypeAlias = RecallTimes  # noqa: Y015
 
 @_typing.final
 class Degradation(_message.Message):
@@ -358,6 +464,7 @@ class Hit(_message.Message):
     DENSE_FIELD_NUMBER: _builtins.int
     KEYWORD_FIELD_NUMBER: _builtins.int
     MATCHED_BY_FIELD_NUMBER: _builtins.int
+    LATE_INTERACTION_FIELD_NUMBER: _builtins.int
     score: _builtins.float
     """0.7 * relevance + 0.3 * clamp(surprise * max(decay, floor), 0, 1), or relevance alone without the boost."""
     relevance: _builtins.float
@@ -381,6 +488,12 @@ class Hit(_message.Message):
         returned it, by dense when the dense arm returned it.
         """
 
+    @_builtins.property
+    def late_interaction(self) -> _memory_pb2.ArmScore:
+        """How near the memory's tokens come to those of the query: the mean, over the query's tokens, of the best cosine
+        similarity, each token weighed by how well it tells this pool's hits apart. Absent where it was not computed.
+        """
+
     def __init__(
         self,
         *,
@@ -394,10 +507,11 @@ class Hit(_message.Message):
         dense: _memory_pb2.ArmScore | None = ...,
         keyword: _memory_pb2.ArmScore | None = ...,
         matched_by: _abc.Iterable[_memory_pb2.MatchedBy.ValueType] | None = ...,
+        late_interaction: _memory_pb2.ArmScore | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_cosine_similarity", b"_cosine_similarity", "_similarity", b"_similarity", "cosine_similarity", b"cosine_similarity", "dense", b"dense", "keyword", b"keyword", "memory", b"memory", "similarity", b"similarity"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cosine_similarity", b"_cosine_similarity", "_similarity", b"_similarity", "cosine_similarity", b"cosine_similarity", "dense", b"dense", "keyword", b"keyword", "late_interaction", b"late_interaction", "memory", b"memory", "similarity", b"similarity"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cosine_similarity", b"_cosine_similarity", "_similarity", b"_similarity", "cosine_similarity", b"cosine_similarity", "decay", b"decay", "dense", b"dense", "keyword", b"keyword", "matched_by", b"matched_by", "memory", b"memory", "relevance", b"relevance", "score", b"score", "similarity", b"similarity", "surprise", b"surprise"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cosine_similarity", b"_cosine_similarity", "_similarity", b"_similarity", "cosine_similarity", b"cosine_similarity", "decay", b"decay", "dense", b"dense", "keyword", b"keyword", "late_interaction", b"late_interaction", "matched_by", b"matched_by", "memory", b"memory", "relevance", b"relevance", "score", b"score", "similarity", b"similarity", "surprise", b"surprise"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cosine_similarity: _TypeAlias = _typing.Literal["cosine_similarity"]  # noqa: Y015
     _WhichOneofArgType__cosine_similarity: _TypeAlias = _typing.Literal["_cosine_similarity", b"_cosine_similarity"]  # noqa: Y015
@@ -616,11 +730,13 @@ class UpdateMemoryRequest(_message.Message):
     UPDATE_MASK_FIELD_NUMBER: _builtins.int
     EXPECTED_VERSION_FIELD_NUMBER: _builtins.int
     DRY_RUN_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     expected_version: _builtins.int
     """Not 0: ABORTED unless the memory has this version. It counts contents, not changes of other fields."""
     dry_run: _builtins.bool
     """Tells what the memory would be and changes nothing."""
+    request_id: _builtins.str
     @_builtins.property
     def ref(self) -> _memory_pb2.MemoryRef: ...
     @_builtins.property
@@ -642,10 +758,11 @@ class UpdateMemoryRequest(_message.Message):
         update_mask: _field_mask_pb2.FieldMask | None = ...,
         expected_version: _builtins.int = ...,
         dry_run: _builtins.bool = ...,
+        request_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["memory", b"memory", "ref", b"ref", "update_mask", b"update_mask"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "expected_version", b"expected_version", "memory", b"memory", "namespace", b"namespace", "ref", b"ref", "update_mask", b"update_mask"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "expected_version", b"expected_version", "memory", b"memory", "namespace", b"namespace", "ref", b"ref", "request_id", b"request_id", "update_mask", b"update_mask"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -694,9 +811,11 @@ class ForgetRequest(_message.Message):
     NAMESPACE_FIELD_NUMBER: _builtins.int
     REF_FIELD_NUMBER: _builtins.int
     DRY_RUN_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     dry_run: _builtins.bool
     """Tells what would be forgotten and changes nothing."""
+    request_id: _builtins.str
     @_builtins.property
     def ref(self) -> _memory_pb2.MemoryRef: ...
     def __init__(
@@ -705,10 +824,11 @@ class ForgetRequest(_message.Message):
         namespace: _builtins.str = ...,
         ref: _memory_pb2.MemoryRef | None = ...,
         dry_run: _builtins.bool = ...,
+        request_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["ref", b"ref"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "namespace", b"namespace", "ref", b"ref"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "namespace", b"namespace", "ref", b"ref", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -750,9 +870,11 @@ class UndeleteRequest(_message.Message):
     NAMESPACE_FIELD_NUMBER: _builtins.int
     REF_FIELD_NUMBER: _builtins.int
     DRY_RUN_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     dry_run: _builtins.bool
     """Tells what would come back and changes nothing."""
+    request_id: _builtins.str
     @_builtins.property
     def ref(self) -> _memory_pb2.MemoryRef: ...
     def __init__(
@@ -761,10 +883,11 @@ class UndeleteRequest(_message.Message):
         namespace: _builtins.str = ...,
         ref: _memory_pb2.MemoryRef | None = ...,
         dry_run: _builtins.bool = ...,
+        request_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["ref", b"ref"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "namespace", b"namespace", "ref", b"ref"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "namespace", b"namespace", "ref", b"ref", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -805,9 +928,11 @@ class PurgeRequest(_message.Message):
     REF_FIELD_NUMBER: _builtins.int
     DELETED_BEFORE_FIELD_NUMBER: _builtins.int
     DRY_RUN_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     dry_run: _builtins.bool
     """Tells what would be erased and changes nothing."""
+    request_id: _builtins.str
     @_builtins.property
     def ref(self) -> _memory_pb2.MemoryRef:
         """One memory, live or deleted."""
@@ -823,10 +948,11 @@ class PurgeRequest(_message.Message):
         ref: _memory_pb2.MemoryRef | None = ...,
         deleted_before: _timestamp_pb2.Timestamp | None = ...,
         dry_run: _builtins.bool = ...,
+        request_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["deleted_before", b"deleted_before", "ref", b"ref", "target", b"target"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["deleted_before", b"deleted_before", "dry_run", b"dry_run", "namespace", b"namespace", "ref", b"ref", "target", b"target"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deleted_before", b"deleted_before", "dry_run", b"dry_run", "namespace", b"namespace", "ref", b"ref", "request_id", b"request_id", "target", b"target"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_target: _TypeAlias = _typing.Literal["ref", "deleted_before"]  # noqa: Y015
     _WhichOneofArgType_target: _TypeAlias = _typing.Literal["target", b"target"]  # noqa: Y015
@@ -942,6 +1068,7 @@ class PingResponse(_message.Message):
     LIVE_MEMORIES_FIELD_NUMBER: _builtins.int
     DELETED_MEMORIES_FIELD_NUMBER: _builtins.int
     MCP_HTTP_URL_FIELD_NUMBER: _builtins.int
+    PENDING_MEMORIES_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     uptime_seconds: _builtins.float
     live_memories: _builtins.int
@@ -949,6 +1076,8 @@ class PingResponse(_message.Message):
     deleted_memories: _builtins.int
     mcp_http_url: _builtins.str
     """Where MCP over HTTP is served; empty when it is off."""
+    pending_memories: _builtins.int
+    """Live memories whose vectors are still to come; absent when storage is down."""
     @_builtins.property
     def services(self) -> _containers.RepeatedCompositeFieldContainer[Global___ServiceStatus]: ...
     def __init__(
@@ -960,19 +1089,24 @@ class PingResponse(_message.Message):
         live_memories: _builtins.int | None = ...,
         deleted_memories: _builtins.int | None = ...,
         mcp_http_url: _builtins.str = ...,
+        pending_memories: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_deleted_memories", b"_deleted_memories", "_live_memories", b"_live_memories", "deleted_memories", b"deleted_memories", "live_memories", b"live_memories"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_deleted_memories", b"_deleted_memories", "_live_memories", b"_live_memories", "_pending_memories", b"_pending_memories", "deleted_memories", b"deleted_memories", "live_memories", b"live_memories", "pending_memories", b"pending_memories"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_deleted_memories", b"_deleted_memories", "_live_memories", b"_live_memories", "deleted_memories", b"deleted_memories", "live_memories", b"live_memories", "mcp_http_url", b"mcp_http_url", "services", b"services", "uptime_seconds", b"uptime_seconds", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_deleted_memories", b"_deleted_memories", "_live_memories", b"_live_memories", "_pending_memories", b"_pending_memories", "deleted_memories", b"deleted_memories", "live_memories", b"live_memories", "mcp_http_url", b"mcp_http_url", "pending_memories", b"pending_memories", "services", b"services", "uptime_seconds", b"uptime_seconds", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__deleted_memories: _TypeAlias = _typing.Literal["deleted_memories"]  # noqa: Y015
     _WhichOneofArgType__deleted_memories: _TypeAlias = _typing.Literal["_deleted_memories", b"_deleted_memories"]  # noqa: Y015
     _WhichOneofReturnType__live_memories: _TypeAlias = _typing.Literal["live_memories"]  # noqa: Y015
     _WhichOneofArgType__live_memories: _TypeAlias = _typing.Literal["_live_memories", b"_live_memories"]  # noqa: Y015
+    _WhichOneofReturnType__pending_memories: _TypeAlias = _typing.Literal["pending_memories"]  # noqa: Y015
+    _WhichOneofArgType__pending_memories: _TypeAlias = _typing.Literal["_pending_memories", b"_pending_memories"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__deleted_memories) -> _WhichOneofReturnType__deleted_memories | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__live_memories) -> _WhichOneofReturnType__live_memories | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__pending_memories) -> _WhichOneofReturnType__pending_memories | None: ...
 
 Global___PingResponse: _TypeAlias = PingResponse  # noqa: Y015
 

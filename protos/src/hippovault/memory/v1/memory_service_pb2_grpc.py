@@ -31,6 +31,10 @@ class MemoryServiceStub:
     Errors are google.rpc.Status with one ErrorInfo (domain "hippovault"); INVALID_ARGUMENT also carries BadRequest
     field violations. UNAVAILABLE names the service that does not answer. RESOURCE_EXHAUSTED with RetryInfo names the one
     that is busy, and says when it may be worth another try.
+
+    Writes take a request_id of the caller's, at most 128 UTF-8 bytes; empty means none. For a day, a repeat with the same
+    one in the same namespace does nothing and has the first answer's outcome; one with other contents is INVALID_ARGUMENT
+    with the reason REQUEST_ID_REUSED.
     """
 
     def __init__(self, channel):
@@ -48,6 +52,11 @@ class MemoryServiceStub:
                 '/hippovault.memory.v1.MemoryService/BatchRemember',
                 request_serializer=hippovault_dot_memory_dot_v1_dot_memory__service__pb2.BatchRememberRequest.SerializeToString,
                 response_deserializer=hippovault_dot_memory_dot_v1_dot_memory__service__pb2.BatchRememberResponse.FromString,
+                _registered_method=True)
+        self.StreamRemember = channel.stream_stream(
+                '/hippovault.memory.v1.MemoryService/StreamRemember',
+                request_serializer=hippovault_dot_memory_dot_v1_dot_memory__service__pb2.StreamRememberRequest.SerializeToString,
+                response_deserializer=hippovault_dot_memory_dot_v1_dot_memory__service__pb2.StreamRememberResponse.FromString,
                 _registered_method=True)
         self.Recall = channel.unary_unary(
                 '/hippovault.memory.v1.MemoryService/Recall',
@@ -107,6 +116,10 @@ class MemoryServiceServicer:
     Errors are google.rpc.Status with one ErrorInfo (domain "hippovault"); INVALID_ARGUMENT also carries BadRequest
     field violations. UNAVAILABLE names the service that does not answer. RESOURCE_EXHAUSTED with RetryInfo names the one
     that is busy, and says when it may be worth another try.
+
+    Writes take a request_id of the caller's, at most 128 UTF-8 bytes; empty means none. For a day, a repeat with the same
+    one in the same namespace does nothing and has the first answer's outcome; one with other contents is INVALID_ARGUMENT
+    with the reason REQUEST_ID_REUSED.
     """
 
     def Remember(self, request, context):
@@ -119,6 +132,14 @@ class MemoryServiceServicer:
     def BatchRemember(self, request, context):
         """Stores many memories, in order. One that is refused does not stop the others: its result carries the error. While
         the embedding service's queue is full, it waits as long as the deadline allows. A batch that failed may be repeated.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def StreamRemember(self, request_iterator, context):
+        """Stores many memories, in order, of any number: what waits to be stored is embedded together. Each answer says what
+        became of one; the order is the requests'.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -207,6 +228,11 @@ def add_MemoryServiceServicer_to_server(servicer, server):
                     request_deserializer=hippovault_dot_memory_dot_v1_dot_memory__service__pb2.BatchRememberRequest.FromString,
                     response_serializer=hippovault_dot_memory_dot_v1_dot_memory__service__pb2.BatchRememberResponse.SerializeToString,
             ),
+            'StreamRemember': grpc.stream_stream_rpc_method_handler(
+                    servicer.StreamRemember,
+                    request_deserializer=hippovault_dot_memory_dot_v1_dot_memory__service__pb2.StreamRememberRequest.FromString,
+                    response_serializer=hippovault_dot_memory_dot_v1_dot_memory__service__pb2.StreamRememberResponse.SerializeToString,
+            ),
             'Recall': grpc.unary_unary_rpc_method_handler(
                     servicer.Recall,
                     request_deserializer=hippovault_dot_memory_dot_v1_dot_memory__service__pb2.RecallRequest.FromString,
@@ -271,6 +297,10 @@ class MemoryService:
     Errors are google.rpc.Status with one ErrorInfo (domain "hippovault"); INVALID_ARGUMENT also carries BadRequest
     field violations. UNAVAILABLE names the service that does not answer. RESOURCE_EXHAUSTED with RetryInfo names the one
     that is busy, and says when it may be worth another try.
+
+    Writes take a request_id of the caller's, at most 128 UTF-8 bytes; empty means none. For a day, a repeat with the same
+    one in the same namespace does nothing and has the first answer's outcome; one with other contents is INVALID_ARGUMENT
+    with the reason REQUEST_ID_REUSED.
     """
 
     @staticmethod
@@ -317,6 +347,33 @@ class MemoryService:
             '/hippovault.memory.v1.MemoryService/BatchRemember',
             hippovault_dot_memory_dot_v1_dot_memory__service__pb2.BatchRememberRequest.SerializeToString,
             hippovault_dot_memory_dot_v1_dot_memory__service__pb2.BatchRememberResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StreamRemember(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/hippovault.memory.v1.MemoryService/StreamRemember',
+            hippovault_dot_memory_dot_v1_dot_memory__service__pb2.StreamRememberRequest.SerializeToString,
+            hippovault_dot_memory_dot_v1_dot_memory__service__pb2.StreamRememberResponse.FromString,
             options,
             channel_credentials,
             insecure,

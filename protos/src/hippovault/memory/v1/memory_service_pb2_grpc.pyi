@@ -32,6 +32,10 @@ class MemoryServiceStub:
     Errors are google.rpc.Status with one ErrorInfo (domain "hippovault"); INVALID_ARGUMENT also carries BadRequest
     field violations. UNAVAILABLE names the service that does not answer. RESOURCE_EXHAUSTED with RetryInfo names the one
     that is busy, and says when it may be worth another try.
+
+    Writes take a request_id of the caller's, at most 128 UTF-8 bytes; empty means none. For a day, a repeat with the same
+    one in the same namespace does nothing and has the first answer's outcome; one with other contents is INVALID_ARGUMENT
+    with the reason REQUEST_ID_REUSED.
     """
 
     @_typing.overload
@@ -43,6 +47,10 @@ class MemoryServiceStub:
     BatchRemember: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.BatchRememberRequest, _memory_service_pb2.BatchRememberResponse]
     """Stores many memories, in order. One that is refused does not stop the others: its result carries the error. While
     the embedding service's queue is full, it waits as long as the deadline allows. A batch that failed may be repeated.
+    """
+    StreamRemember: _grpc.StreamStreamMultiCallable[_memory_service_pb2.StreamRememberRequest, _memory_service_pb2.StreamRememberResponse]
+    """Stores many memories, in order, of any number: what waits to be stored is embedded together. Each answer says what
+    became of one; the order is the requests'.
     """
     Recall: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.RecallRequest, _memory_service_pb2.RecallResponse]
     """Finds the memories that answer a query, best first."""
@@ -72,6 +80,10 @@ class MemoryServiceAsyncStub(MemoryServiceStub):
     Errors are google.rpc.Status with one ErrorInfo (domain "hippovault"); INVALID_ARGUMENT also carries BadRequest
     field violations. UNAVAILABLE names the service that does not answer. RESOURCE_EXHAUSTED with RetryInfo names the one
     that is busy, and says when it may be worth another try.
+
+    Writes take a request_id of the caller's, at most 128 UTF-8 bytes; empty means none. For a day, a repeat with the same
+    one in the same namespace does nothing and has the first answer's outcome; one with other contents is INVALID_ARGUMENT
+    with the reason REQUEST_ID_REUSED.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -80,6 +92,10 @@ class MemoryServiceAsyncStub(MemoryServiceStub):
     BatchRemember: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.BatchRememberRequest, _memory_service_pb2.BatchRememberResponse]  # type: ignore[assignment]
     """Stores many memories, in order. One that is refused does not stop the others: its result carries the error. While
     the embedding service's queue is full, it waits as long as the deadline allows. A batch that failed may be repeated.
+    """
+    StreamRemember: _aio.StreamStreamMultiCallable[_memory_service_pb2.StreamRememberRequest, _memory_service_pb2.StreamRememberResponse]  # type: ignore[assignment]
+    """Stores many memories, in order, of any number: what waits to be stored is embedded together. Each answer says what
+    became of one; the order is the requests'.
     """
     Recall: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.RecallRequest, _memory_service_pb2.RecallResponse]  # type: ignore[assignment]
     """Finds the memories that answer a query, best first."""
@@ -108,6 +124,10 @@ class MemoryServiceServicer(metaclass=_abc_1.ABCMeta):
     Errors are google.rpc.Status with one ErrorInfo (domain "hippovault"); INVALID_ARGUMENT also carries BadRequest
     field violations. UNAVAILABLE names the service that does not answer. RESOURCE_EXHAUSTED with RetryInfo names the one
     that is busy, and says when it may be worth another try.
+
+    Writes take a request_id of the caller's, at most 128 UTF-8 bytes; empty means none. For a day, a repeat with the same
+    one in the same namespace does nothing and has the first answer's outcome; one with other contents is INVALID_ARGUMENT
+    with the reason REQUEST_ID_REUSED.
     """
 
     @_abc_1.abstractmethod
@@ -126,6 +146,16 @@ class MemoryServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_memory_service_pb2.BatchRememberResponse, _abc.Awaitable[_memory_service_pb2.BatchRememberResponse]]:
         """Stores many memories, in order. One that is refused does not stop the others: its result carries the error. While
         the embedding service's queue is full, it waits as long as the deadline allows. A batch that failed may be repeated.
+        """
+
+    @_abc_1.abstractmethod
+    def StreamRemember(
+        self,
+        request_iterator: _MaybeAsyncIterator[_memory_service_pb2.StreamRememberRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_memory_service_pb2.StreamRememberResponse], _abc.AsyncIterator[_memory_service_pb2.StreamRememberResponse]]:
+        """Stores many memories, in order, of any number: what waits to be stored is embedded together. Each answer says what
+        became of one; the order is the requests'.
         """
 
     @_abc_1.abstractmethod

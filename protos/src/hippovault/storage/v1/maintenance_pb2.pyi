@@ -289,8 +289,11 @@ class MemoryRecord(_message.Message):
     HISTORY_FIELD_NUMBER: _builtins.int
     VECTORS_FIELD_NUMBER: _builtins.int
     TOKEN_CODES_FIELD_NUMBER: _builtins.int
+    HINT_VECTORS_FIELD_NUMBER: _builtins.int
+    HINT_TOKEN_CODES_FIELD_NUMBER: _builtins.int
     vectors: _builtins.bytes
     """As in PutMemoryRequest; empty when it has none."""
+    hint_vectors: _builtins.bytes
     @_builtins.property
     def memory(self) -> _memory_pb2.Memory:
         """Its id is of no meaning to another store. Absent where the record has only more of the history of the memory before
@@ -307,6 +310,8 @@ class MemoryRecord(_message.Message):
 
     @_builtins.property
     def token_codes(self) -> _storage_pb2.TokenCodes: ...
+    @_builtins.property
+    def hint_token_codes(self) -> _storage_pb2.TokenCodes: ...
     def __init__(
         self,
         *,
@@ -315,10 +320,12 @@ class MemoryRecord(_message.Message):
         history: _abc.Iterable[_memory_pb2.MemoryVersion] | None = ...,
         vectors: _builtins.bytes = ...,
         token_codes: _storage_pb2.TokenCodes | None = ...,
+        hint_vectors: _builtins.bytes = ...,
+        hint_token_codes: _storage_pb2.TokenCodes | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["memory", b"memory", "since", b"since", "token_codes", b"token_codes"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["hint_token_codes", b"hint_token_codes", "memory", b"memory", "since", b"since", "token_codes", b"token_codes"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["history", b"history", "memory", b"memory", "since", b"since", "token_codes", b"token_codes", "vectors", b"vectors"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hint_token_codes", b"hint_token_codes", "hint_vectors", b"hint_vectors", "history", b"history", "memory", b"memory", "since", b"since", "token_codes", b"token_codes", "vectors", b"vectors"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

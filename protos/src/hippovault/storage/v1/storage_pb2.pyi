@@ -5,6 +5,7 @@ isort:skip_file
 
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
+from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import field_mask_pb2 as _field_mask_pb2
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
@@ -31,19 +32,32 @@ class PutMemoryRequest(_message.Message):
     VECTORS_FIELD_NUMBER: _builtins.int
     MODEL_REVISION_FIELD_NUMBER: _builtins.int
     TOKEN_CODES_FIELD_NUMBER: _builtins.int
+    HINT_VECTORS_FIELD_NUMBER: _builtins.int
+    HINT_TOKEN_CODES_FIELD_NUMBER: _builtins.int
+    PENDING_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
     vectors: _builtins.bytes
-    """Rows of the store's dimensions, 0 to 64. The first is that of the content; further ones are of its parts or of its
-    hints. A search counts the nearest.
+    """Rows of the store's dimensions, 0 to 64. The first is that of the content; further ones are of its parts. A search
+    counts the nearest of these and of those of the hints.
     """
     model_revision: _builtins.str
     """Revision of the model that made the vectors; "" when it is not known."""
+    hint_vectors: _builtins.bytes
+    """A row for each of memory.hints, in order; or none. They go when the hints are replaced."""
+    pending: _builtins.bool
+    """Stores the memory also without vectors: they are to come by EmbedMemory."""
+    request_id: _builtins.str
     @_builtins.property
     def memory(self) -> _memory_pb2.Memory:
-        """id, content_hash, updated_at, deleted_at, version and model_revision are the store's and must be unset."""
+        """id, content_hash, updated_at, deleted_at, version, model_revision and pending are the store's and must be unset."""
 
     @_builtins.property
     def token_codes(self) -> Global___TokenCodes:
         """Absent keeps those that are stored with the same content."""
+
+    @_builtins.property
+    def hint_token_codes(self) -> Global___TokenCodes:
+        """Of the tokens of all hints."""
 
     def __init__(
         self,
@@ -52,10 +66,14 @@ class PutMemoryRequest(_message.Message):
         vectors: _builtins.bytes = ...,
         model_revision: _builtins.str = ...,
         token_codes: Global___TokenCodes | None = ...,
+        hint_vectors: _builtins.bytes = ...,
+        hint_token_codes: Global___TokenCodes | None = ...,
+        pending: _builtins.bool = ...,
+        request_id: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["memory", b"memory", "token_codes", b"token_codes"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["hint_token_codes", b"hint_token_codes", "memory", b"memory", "token_codes", b"token_codes"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["memory", b"memory", "model_revision", b"model_revision", "token_codes", b"token_codes", "vectors", b"vectors"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hint_token_codes", b"hint_token_codes", "hint_vectors", b"hint_vectors", "memory", b"memory", "model_revision", b"model_revision", "pending", b"pending", "request_id", b"request_id", "token_codes", b"token_codes", "vectors", b"vectors"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -63,14 +81,14 @@ Global___PutMemoryRequest: _TypeAlias = PutMemoryRequest  # noqa: Y015
 
 @_typing.final
 class TokenCodes(_message.Message):
-    """Vectors of a memory's tokens in compact form, for late interaction. The store keeps them and does not read them."""
+    """Vectors of tokens in compact form, for late interaction: values of the store's dimensions, token after token."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     ENCODING_FIELD_NUMBER: _builtins.int
     CODES_FIELD_NUMBER: _builtins.int
     encoding: _builtins.str
-    """Names the form, such as "int8"; whoever wrote them knows it."""
+    """"float32", "int8", "int4" or "sign", see TokenEncoding in embedding.proto."""
     codes: _builtins.bytes
     """At most 262,144."""
     def __init__(
@@ -568,6 +586,10 @@ class UpdateMemoryRequest(_message.Message):
     TOKEN_CODES_FIELD_NUMBER: _builtins.int
     EXPECTED_VERSION_FIELD_NUMBER: _builtins.int
     DRY_RUN_FIELD_NUMBER: _builtins.int
+    HINT_VECTORS_FIELD_NUMBER: _builtins.int
+    HINT_TOKEN_CODES_FIELD_NUMBER: _builtins.int
+    PENDING_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     vectors: _builtins.bytes
     """Of the new content; must be given with it, and not without."""
@@ -576,6 +598,11 @@ class UpdateMemoryRequest(_message.Message):
     """Not 0: ABORTED unless the memory has this version. It counts contents, not changes of other fields."""
     dry_run: _builtins.bool
     """Tells what the memory would be and changes nothing."""
+    hint_vectors: _builtins.bytes
+    """Of the new hints, see PutMemoryRequest."""
+    pending: _builtins.bool
+    """The new content is stored also without vectors: they are to come by EmbedMemory."""
+    request_id: _builtins.str
     @_builtins.property
     def ref(self) -> _memory_pb2.MemoryRef: ...
     @_builtins.property
@@ -592,6 +619,8 @@ class UpdateMemoryRequest(_message.Message):
     def token_codes(self) -> Global___TokenCodes:
         """Of the new content, given with vectors only; absent keeps those that are stored with the same content."""
 
+    @_builtins.property
+    def hint_token_codes(self) -> Global___TokenCodes: ...
     def __init__(
         self,
         *,
@@ -604,10 +633,14 @@ class UpdateMemoryRequest(_message.Message):
         token_codes: Global___TokenCodes | None = ...,
         expected_version: _builtins.int = ...,
         dry_run: _builtins.bool = ...,
+        hint_vectors: _builtins.bytes = ...,
+        hint_token_codes: Global___TokenCodes | None = ...,
+        pending: _builtins.bool = ...,
+        request_id: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["memory", b"memory", "ref", b"ref", "token_codes", b"token_codes", "update_mask", b"update_mask"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["hint_token_codes", b"hint_token_codes", "memory", b"memory", "ref", b"ref", "token_codes", b"token_codes", "update_mask", b"update_mask"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "expected_version", b"expected_version", "memory", b"memory", "model_revision", b"model_revision", "namespace", b"namespace", "ref", b"ref", "token_codes", b"token_codes", "update_mask", b"update_mask", "vectors", b"vectors"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "expected_version", b"expected_version", "hint_token_codes", b"hint_token_codes", "hint_vectors", b"hint_vectors", "memory", b"memory", "model_revision", b"model_revision", "namespace", b"namespace", "pending", b"pending", "ref", b"ref", "request_id", b"request_id", "token_codes", b"token_codes", "update_mask", b"update_mask", "vectors", b"vectors"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -648,8 +681,10 @@ class DeleteMemoryRequest(_message.Message):
     NAMESPACE_FIELD_NUMBER: _builtins.int
     REF_FIELD_NUMBER: _builtins.int
     DRY_RUN_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     dry_run: _builtins.bool
+    request_id: _builtins.str
     @_builtins.property
     def ref(self) -> _memory_pb2.MemoryRef: ...
     def __init__(
@@ -658,10 +693,11 @@ class DeleteMemoryRequest(_message.Message):
         namespace: _builtins.str = ...,
         ref: _memory_pb2.MemoryRef | None = ...,
         dry_run: _builtins.bool = ...,
+        request_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["ref", b"ref"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "namespace", b"namespace", "ref", b"ref"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "namespace", b"namespace", "ref", b"ref", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -698,8 +734,10 @@ class UndeleteMemoryRequest(_message.Message):
     NAMESPACE_FIELD_NUMBER: _builtins.int
     REF_FIELD_NUMBER: _builtins.int
     DRY_RUN_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     dry_run: _builtins.bool
+    request_id: _builtins.str
     @_builtins.property
     def ref(self) -> _memory_pb2.MemoryRef: ...
     def __init__(
@@ -708,10 +746,11 @@ class UndeleteMemoryRequest(_message.Message):
         namespace: _builtins.str = ...,
         ref: _memory_pb2.MemoryRef | None = ...,
         dry_run: _builtins.bool = ...,
+        request_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["ref", b"ref"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "namespace", b"namespace", "ref", b"ref"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "namespace", b"namespace", "ref", b"ref", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -749,8 +788,10 @@ class PurgeMemoriesRequest(_message.Message):
     REF_FIELD_NUMBER: _builtins.int
     DELETED_BEFORE_FIELD_NUMBER: _builtins.int
     DRY_RUN_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     dry_run: _builtins.bool
+    request_id: _builtins.str
     @_builtins.property
     def ref(self) -> _memory_pb2.MemoryRef:
         """One memory, live or deleted; a content hash may name several."""
@@ -766,10 +807,11 @@ class PurgeMemoriesRequest(_message.Message):
         ref: _memory_pb2.MemoryRef | None = ...,
         deleted_before: _timestamp_pb2.Timestamp | None = ...,
         dry_run: _builtins.bool = ...,
+        request_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["deleted_before", b"deleted_before", "ref", b"ref", "target", b"target"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["deleted_before", b"deleted_before", "dry_run", b"dry_run", "namespace", b"namespace", "ref", b"ref", "target", b"target"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deleted_before", b"deleted_before", "dry_run", b"dry_run", "namespace", b"namespace", "ref", b"ref", "request_id", b"request_id", "target", b"target"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_target: _TypeAlias = _typing.Literal["ref", "deleted_before"]  # noqa: Y015
     _WhichOneofArgType_target: _TypeAlias = _typing.Literal["target", b"target"]  # noqa: Y015
@@ -815,20 +857,22 @@ class SearchMemoriesRequest(_message.Message):
     KEYWORD_FIELD_NUMBER: _builtins.int
     FILTER_FIELD_NUMBER: _builtins.int
     WHOLE_FIELD_NUMBER: _builtins.int
-    TOKEN_CODES_FIELD_NUMBER: _builtins.int
+    LATE_INTERACTION_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     whole: _builtins.int
     """Hits that carry their memory, 0 to 1,000: the best by the better of their ranks, as many as fit into an answer.
     Absent means as many as fit.
     """
-    token_codes: _builtins.bool
-    """Whether hits that carry their memory carry its token codes too."""
     @_builtins.property
     def dense(self) -> Global___DenseArm: ...
     @_builtins.property
     def keyword(self) -> Global___KeywordArm: ...
     @_builtins.property
     def filter(self) -> _memory_pb2.Filter: ...
+    @_builtins.property
+    def late_interaction(self) -> Global___LateInteraction:
+        """Compares the tokens of hits with those of the query."""
+
     def __init__(
         self,
         *,
@@ -837,17 +881,47 @@ class SearchMemoriesRequest(_message.Message):
         keyword: Global___KeywordArm | None = ...,
         filter: _memory_pb2.Filter | None = ...,
         whole: _builtins.int | None = ...,
-        token_codes: _builtins.bool = ...,
+        late_interaction: Global___LateInteraction | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_whole", b"_whole", "dense", b"dense", "filter", b"filter", "keyword", b"keyword", "whole", b"whole"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_whole", b"_whole", "dense", b"dense", "filter", b"filter", "keyword", b"keyword", "late_interaction", b"late_interaction", "whole", b"whole"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_whole", b"_whole", "dense", b"dense", "filter", b"filter", "keyword", b"keyword", "namespace", b"namespace", "token_codes", b"token_codes", "whole", b"whole"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_whole", b"_whole", "dense", b"dense", "filter", b"filter", "keyword", b"keyword", "late_interaction", b"late_interaction", "namespace", b"namespace", "whole", b"whole"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__whole: _TypeAlias = _typing.Literal["whole"]  # noqa: Y015
     _WhichOneofArgType__whole: _TypeAlias = _typing.Literal["_whole", b"_whole"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__whole) -> _WhichOneofReturnType__whole | None: ...
 
 Global___SearchMemoriesRequest: _TypeAlias = SearchMemoriesRequest  # noqa: Y015
+
+@_typing.final
+class LateInteraction(_message.Message):
+    """The vectors of a query's tokens."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOKEN_VECTORS_FIELD_NUMBER: _builtins.int
+    MODEL_REVISION_FIELD_NUMBER: _builtins.int
+    DEPTH_FIELD_NUMBER: _builtins.int
+    token_vectors: _builtins.bytes
+    """Little-endian float32, a row of the store's dimensions for each token, 1 to 512 rows; any norm."""
+    model_revision: _builtins.str
+    """Revision of the model that made them; "" is not checked."""
+    depth: _builtins.int
+    """1 to 1,000. Hits of which no arm's rank is better are not compared."""
+    def __init__(
+        self,
+        *,
+        token_vectors: _builtins.bytes = ...,
+        model_revision: _builtins.str = ...,
+        depth: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["depth", b"depth", "model_revision", b"model_revision", "token_vectors", b"token_vectors"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LateInteraction: _TypeAlias = LateInteraction  # noqa: Y015
 
 @_typing.final
 class DenseArm(_message.Message):
@@ -910,18 +984,32 @@ class SearchMemoriesResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     HITS_FIELD_NUMBER: _builtins.int
+    KEYWORD_TIME_FIELD_NUMBER: _builtins.int
+    DENSE_TIME_FIELD_NUMBER: _builtins.int
+    LATE_INTERACTION_TIME_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def hits(self) -> _containers.RepeatedCompositeFieldContainer[Global___SearchHit]:
         """The union of the arms, each memory once, in no particular order."""
 
+    @_builtins.property
+    def keyword_time(self) -> _duration_pb2.Duration:
+        """What each part took."""
+
+    @_builtins.property
+    def dense_time(self) -> _duration_pb2.Duration: ...
+    @_builtins.property
+    def late_interaction_time(self) -> _duration_pb2.Duration: ...
     def __init__(
         self,
         *,
         hits: _abc.Iterable[Global___SearchHit] | None = ...,
+        keyword_time: _duration_pb2.Duration | None = ...,
+        dense_time: _duration_pb2.Duration | None = ...,
+        late_interaction_time: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["dense_time", b"dense_time", "keyword_time", b"keyword_time", "late_interaction_time", b"late_interaction_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["hits", b"hits"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dense_time", b"dense_time", "hits", b"hits", "keyword_time", b"keyword_time", "late_interaction_time", b"late_interaction_time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -939,11 +1027,15 @@ class SearchHit(_message.Message):
     ID_FIELD_NUMBER: _builtins.int
     CREATED_AT_FIELD_NUMBER: _builtins.int
     SURPRISE_FIELD_NUMBER: _builtins.int
-    TOKEN_CODES_FIELD_NUMBER: _builtins.int
     MATCHED_BY_FIELD_NUMBER: _builtins.int
+    TOKEN_SIMILARITIES_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     surprise: _builtins.float
     """Absent when none is stored."""
+    token_similarities: _builtins.bytes
+    """Little-endian float32, one for each of the query's tokens: its largest cosine similarity to a token of the content or
+    of a hint. Empty where they were not compared: not asked for, or no codes are stored.
+    """
     @_builtins.property
     def memory(self) -> _memory_pb2.Memory:
         """Absent where the request or the size of the answer says so; BatchGetMemories returns it."""
@@ -961,10 +1053,6 @@ class SearchHit(_message.Message):
     @_builtins.property
     def created_at(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
-    def token_codes(self) -> Global___TokenCodes:
-        """Present where the request asks for them and they are stored."""
-
-    @_builtins.property
     def matched_by(self) -> _containers.RepeatedScalarFieldContainer[_memory_pb2.MatchedBy.ValueType]:
         """How the arms found it, at least one, in the order of the enum: by content or hint or both when the keyword arm
         returned it, whose stop words and common terms count for nothing; by dense when the dense arm returned it.
@@ -979,12 +1067,12 @@ class SearchHit(_message.Message):
         id: _builtins.int = ...,
         created_at: _timestamp_pb2.Timestamp | None = ...,
         surprise: _builtins.float | None = ...,
-        token_codes: Global___TokenCodes | None = ...,
         matched_by: _abc.Iterable[_memory_pb2.MatchedBy.ValueType] | None = ...,
+        token_similarities: _builtins.bytes = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_surprise", b"_surprise", "created_at", b"created_at", "dense", b"dense", "keyword", b"keyword", "memory", b"memory", "surprise", b"surprise", "token_codes", b"token_codes"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_surprise", b"_surprise", "created_at", b"created_at", "dense", b"dense", "keyword", b"keyword", "memory", b"memory", "surprise", b"surprise"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_surprise", b"_surprise", "created_at", b"created_at", "dense", b"dense", "id", b"id", "keyword", b"keyword", "matched_by", b"matched_by", "memory", b"memory", "surprise", b"surprise", "token_codes", b"token_codes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_surprise", b"_surprise", "created_at", b"created_at", "dense", b"dense", "id", b"id", "keyword", b"keyword", "matched_by", b"matched_by", "memory", b"memory", "surprise", b"surprise", "token_similarities", b"token_similarities"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__surprise: _TypeAlias = _typing.Literal["surprise"]  # noqa: Y015
     _WhichOneofArgType__surprise: _TypeAlias = _typing.Literal["_surprise", b"_surprise"]  # noqa: Y015
@@ -1002,12 +1090,15 @@ class CompareToNewestRequest(_message.Message):
     VECTOR_FIELD_NUMBER: _builtins.int
     NEWEST_FIELD_NUMBER: _builtins.int
     MODEL_REVISION_FIELD_NUMBER: _builtins.int
+    NEAREST_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     vector: _builtins.bytes
     newest: _builtins.int
     """1 to 1,000."""
     model_revision: _builtins.str
     """Revision of the model that made the vector; "" is not checked."""
+    nearest: _builtins.int
+    """0 to 100."""
     def __init__(
         self,
         *,
@@ -1015,10 +1106,11 @@ class CompareToNewestRequest(_message.Message):
         vector: _builtins.bytes = ...,
         newest: _builtins.int = ...,
         model_revision: _builtins.str = ...,
+        nearest: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["model_revision", b"model_revision", "namespace", b"namespace", "newest", b"newest", "vector", b"vector"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["model_revision", b"model_revision", "namespace", b"namespace", "nearest", b"nearest", "newest", b"newest", "vector", b"vector"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1031,22 +1123,148 @@ class CompareToNewestResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     COSINE_SIMILARITIES_FIELD_NUMBER: _builtins.int
+    NEAREST_COSINE_SIMILARITIES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def cosine_similarities(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
         """Newest first; fewer when the namespace has fewer."""
+
+    @_builtins.property
+    def nearest_cosine_similarities(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """To the nearest of all live memories of the namespace, as many as asked for, best first."""
 
     def __init__(
         self,
         *,
         cosine_similarities: _abc.Iterable[_builtins.float] | None = ...,
+        nearest_cosine_similarities: _abc.Iterable[_builtins.float] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cosine_similarities", b"cosine_similarities"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cosine_similarities", b"cosine_similarities", "nearest_cosine_similarities", b"nearest_cosine_similarities"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CompareToNewestResponse: _TypeAlias = CompareToNewestResponse  # noqa: Y015
+
+@_typing.final
+class ListUnembeddedRequest(_message.Message):
+    """Request of ListUnembedded."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    AFTER_ID_FIELD_NUMBER: _builtins.int
+    TOKEN_ENCODING_FIELD_NUMBER: _builtins.int
+    page_size: _builtins.int
+    """1 to 1,000."""
+    after_id: _builtins.int
+    """Memories with a larger id."""
+    token_encoding: _builtins.str
+    """Not "": also those that have vectors, but no token codes of this encoding."""
+    def __init__(
+        self,
+        *,
+        page_size: _builtins.int = ...,
+        after_id: _builtins.int = ...,
+        token_encoding: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_id", b"after_id", "page_size", b"page_size", "token_encoding", b"token_encoding"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListUnembeddedRequest: _TypeAlias = ListUnembeddedRequest  # noqa: Y015
+
+@_typing.final
+class ListUnembeddedResponse(_message.Message):
+    """Response of ListUnembedded."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MEMORIES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def memories(self) -> _containers.RepeatedCompositeFieldContainer[_memory_pb2.Memory]:
+        """Fewer than page_size only at the end, or where the answer is full; go on after the last one."""
+
+    def __init__(
+        self,
+        *,
+        memories: _abc.Iterable[_memory_pb2.Memory] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["memories", b"memories"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListUnembeddedResponse: _TypeAlias = ListUnembeddedResponse  # noqa: Y015
+
+@_typing.final
+class EmbedMemoryRequest(_message.Message):
+    """Request of EmbedMemory."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MEMORY_FIELD_NUMBER: _builtins.int
+    VECTORS_FIELD_NUMBER: _builtins.int
+    MODEL_REVISION_FIELD_NUMBER: _builtins.int
+    TOKEN_CODES_FIELD_NUMBER: _builtins.int
+    HINT_VECTORS_FIELD_NUMBER: _builtins.int
+    HINT_TOKEN_CODES_FIELD_NUMBER: _builtins.int
+    vectors: _builtins.bytes
+    """See PutMemoryRequest."""
+    model_revision: _builtins.str
+    hint_vectors: _builtins.bytes
+    @_builtins.property
+    def memory(self) -> _memory_pb2.Memory:
+        """As it was read: its namespace, id, version and hints tell of what the vectors are. Where it has no surprise, it takes
+        this one's. Nothing else counts.
+        """
+
+    @_builtins.property
+    def token_codes(self) -> Global___TokenCodes: ...
+    @_builtins.property
+    def hint_token_codes(self) -> Global___TokenCodes: ...
+    def __init__(
+        self,
+        *,
+        memory: _memory_pb2.Memory | None = ...,
+        vectors: _builtins.bytes = ...,
+        model_revision: _builtins.str = ...,
+        token_codes: Global___TokenCodes | None = ...,
+        hint_vectors: _builtins.bytes = ...,
+        hint_token_codes: Global___TokenCodes | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["hint_token_codes", b"hint_token_codes", "memory", b"memory", "token_codes", b"token_codes"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hint_token_codes", b"hint_token_codes", "hint_vectors", b"hint_vectors", "memory", b"memory", "model_revision", b"model_revision", "token_codes", b"token_codes", "vectors", b"vectors"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EmbedMemoryRequest: _TypeAlias = EmbedMemoryRequest  # noqa: Y015
+
+@_typing.final
+class EmbedMemoryResponse(_message.Message):
+    """Response of EmbedMemory."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WRITTEN_FIELD_NUMBER: _builtins.int
+    written: _builtins.bool
+    """False when no live memory is of this version with these hints any more, or it has all of that already."""
+    def __init__(
+        self,
+        *,
+        written: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["written", b"written"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EmbedMemoryResponse: _TypeAlias = EmbedMemoryResponse  # noqa: Y015
 
 @_typing.final
 class SummarizeMemoriesRequest(_message.Message):
@@ -1137,6 +1355,7 @@ class GetStatsResponse(_message.Message):
     VECTORS_FIELD_NUMBER: _builtins.int
     INDEXED_VECTORS_FIELD_NUMBER: _builtins.int
     MODEL_REVISION_FIELD_NUMBER: _builtins.int
+    PENDING_MEMORIES_FIELD_NUMBER: _builtins.int
     live_memories: _builtins.int
     deleted_memories: _builtins.int
     namespaces: _builtins.int
@@ -1154,6 +1373,8 @@ class GetStatsResponse(_message.Message):
     """Of these, those that the code index finds; the others are searched exactly."""
     model_revision: _builtins.str
     """Revision of the model of the vectors; "" when it is not known, or there are none."""
+    pending_memories: _builtins.int
+    """Live memories whose vectors are still to come."""
     def __init__(
         self,
         *,
@@ -1168,10 +1389,11 @@ class GetStatsResponse(_message.Message):
         vectors: _builtins.int = ...,
         indexed_vectors: _builtins.int = ...,
         model_revision: _builtins.str = ...,
+        pending_memories: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["deleted_memories", b"deleted_memories", "dimensions", b"dimensions", "encryption", b"encryption", "engine", b"engine", "indexed_vectors", b"indexed_vectors", "live_memories", b"live_memories", "model_revision", b"model_revision", "namespaces", b"namespaces", "schema_version", b"schema_version", "size_bytes", b"size_bytes", "vectors", b"vectors"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deleted_memories", b"deleted_memories", "dimensions", b"dimensions", "encryption", b"encryption", "engine", b"engine", "indexed_vectors", b"indexed_vectors", "live_memories", b"live_memories", "model_revision", b"model_revision", "namespaces", b"namespaces", "pending_memories", b"pending_memories", "schema_version", b"schema_version", "size_bytes", b"size_bytes", "vectors", b"vectors"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -34,6 +34,10 @@ class StorageServiceStub:
     Vectors are little-endian float32 of the store's dimensions, finite and L2-normalised. All are of one model, the
     store's: that of the first ones, until no vector is left. Vectors that would be stored or compared and are of another
     revision are refused: FAILED_PRECONDITION with the reason MODEL_MISMATCH. Unknown ones, "", are not checked.
+
+    Writes take a request_id, at most 128 UTF-8 bytes; empty means none. It is kept for a day in the write's transaction. A
+    repeat with the same one in the same namespace writes nothing and has the first outcome, with the memory as it is now;
+    one with another request is INVALID_ARGUMENT with the reason REQUEST_ID_REUSED.
     """
 
     def __init__(self, channel):
@@ -112,6 +116,16 @@ class StorageServiceStub:
                 request_serializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.CompareToNewestRequest.SerializeToString,
                 response_deserializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.CompareToNewestResponse.FromString,
                 _registered_method=True)
+        self.ListUnembedded = channel.unary_unary(
+                '/hippovault.storage.v1.StorageService/ListUnembedded',
+                request_serializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.ListUnembeddedRequest.SerializeToString,
+                response_deserializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.ListUnembeddedResponse.FromString,
+                _registered_method=True)
+        self.EmbedMemory = channel.unary_unary(
+                '/hippovault.storage.v1.StorageService/EmbedMemory',
+                request_serializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.EmbedMemoryRequest.SerializeToString,
+                response_deserializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.EmbedMemoryResponse.FromString,
+                _registered_method=True)
         self.SummarizeMemories = channel.unary_unary(
                 '/hippovault.storage.v1.StorageService/SummarizeMemories',
                 request_serializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.SummarizeMemoriesRequest.SerializeToString,
@@ -133,13 +147,17 @@ class StorageServiceServicer:
     Vectors are little-endian float32 of the store's dimensions, finite and L2-normalised. All are of one model, the
     store's: that of the first ones, until no vector is left. Vectors that would be stored or compared and are of another
     revision are refused: FAILED_PRECONDITION with the reason MODEL_MISMATCH. Unknown ones, "", are not checked.
+
+    Writes take a request_id, at most 128 UTF-8 bytes; empty means none. It is kept for a day in the write's transaction. A
+    repeat with the same one in the same namespace writes nothing and has the first outcome, with the memory as it is now;
+    one with another request is INVALID_ARGUMENT with the reason REQUEST_ID_REUSED.
     """
 
     def PutMemory(self, request, context):
         """Stores a memory in one transaction, or merges into the one that is there.
 
-        No vector is right only where the live memory is there with the same content (its vector is kept); otherwise
-        FAILED_PRECONDITION with the reason VECTOR_REQUIRED.
+        No vector is right where the live memory is there with the same content (its vector is kept), or where they are to
+        come; otherwise FAILED_PRECONDITION with the reason VECTOR_REQUIRED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -231,7 +249,21 @@ class StorageServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CompareToNewest(self, request, context):
-        """Cosine similarity of a vector to the newest live memories of a namespace that have a vector.
+        """Cosine similarity of a vector to the newest live memories of a namespace that have a vector, and to the nearest.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListUnembedded(self, request, context):
+        """Lists live memories of all namespaces that lack vectors or token codes, by id.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def EmbedMemory(self, request, context):
+        """Gives a live memory what it lacks; everything else stays as it is.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -324,6 +356,16 @@ def add_StorageServiceServicer_to_server(servicer, server):
                     request_deserializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.CompareToNewestRequest.FromString,
                     response_serializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.CompareToNewestResponse.SerializeToString,
             ),
+            'ListUnembedded': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListUnembedded,
+                    request_deserializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.ListUnembeddedRequest.FromString,
+                    response_serializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.ListUnembeddedResponse.SerializeToString,
+            ),
+            'EmbedMemory': grpc.unary_unary_rpc_method_handler(
+                    servicer.EmbedMemory,
+                    request_deserializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.EmbedMemoryRequest.FromString,
+                    response_serializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.EmbedMemoryResponse.SerializeToString,
+            ),
             'SummarizeMemories': grpc.unary_unary_rpc_method_handler(
                     servicer.SummarizeMemories,
                     request_deserializer=hippovault_dot_storage_dot_v1_dot_storage__pb2.SummarizeMemoriesRequest.FromString,
@@ -351,6 +393,10 @@ class StorageService:
     Vectors are little-endian float32 of the store's dimensions, finite and L2-normalised. All are of one model, the
     store's: that of the first ones, until no vector is left. Vectors that would be stored or compared and are of another
     revision are refused: FAILED_PRECONDITION with the reason MODEL_MISMATCH. Unknown ones, "", are not checked.
+
+    Writes take a request_id, at most 128 UTF-8 bytes; empty means none. It is kept for a day in the write's transaction. A
+    repeat with the same one in the same namespace writes nothing and has the first outcome, with the memory as it is now;
+    one with another request is INVALID_ARGUMENT with the reason REQUEST_ID_REUSED.
     """
 
     @staticmethod
@@ -721,6 +767,60 @@ class StorageService:
             '/hippovault.storage.v1.StorageService/CompareToNewest',
             hippovault_dot_storage_dot_v1_dot_storage__pb2.CompareToNewestRequest.SerializeToString,
             hippovault_dot_storage_dot_v1_dot_storage__pb2.CompareToNewestResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListUnembedded(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hippovault.storage.v1.StorageService/ListUnembedded',
+            hippovault_dot_storage_dot_v1_dot_storage__pb2.ListUnembeddedRequest.SerializeToString,
+            hippovault_dot_storage_dot_v1_dot_storage__pb2.ListUnembeddedResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def EmbedMemory(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hippovault.storage.v1.StorageService/EmbedMemory',
+            hippovault_dot_storage_dot_v1_dot_storage__pb2.EmbedMemoryRequest.SerializeToString,
+            hippovault_dot_storage_dot_v1_dot_storage__pb2.EmbedMemoryResponse.FromString,
             options,
             channel_credentials,
             insecure,

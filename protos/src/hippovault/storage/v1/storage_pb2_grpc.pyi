@@ -35,6 +35,10 @@ class StorageServiceStub:
     Vectors are little-endian float32 of the store's dimensions, finite and L2-normalised. All are of one model, the
     store's: that of the first ones, until no vector is left. Vectors that would be stored or compared and are of another
     revision are refused: FAILED_PRECONDITION with the reason MODEL_MISMATCH. Unknown ones, "", are not checked.
+
+    Writes take a request_id, at most 128 UTF-8 bytes; empty means none. It is kept for a day in the write's transaction. A
+    repeat with the same one in the same namespace writes nothing and has the first outcome, with the memory as it is now;
+    one with another request is INVALID_ARGUMENT with the reason REQUEST_ID_REUSED.
     """
 
     @_typing.overload
@@ -44,8 +48,8 @@ class StorageServiceStub:
     PutMemory: _grpc.UnaryUnaryMultiCallable[_storage_pb2.PutMemoryRequest, _storage_pb2.PutMemoryResponse]
     """Stores a memory in one transaction, or merges into the one that is there.
 
-    No vector is right only where the live memory is there with the same content (its vector is kept); otherwise
-    FAILED_PRECONDITION with the reason VECTOR_REQUIRED.
+    No vector is right where the live memory is there with the same content (its vector is kept), or where they are to
+    come; otherwise FAILED_PRECONDITION with the reason VECTOR_REQUIRED.
     """
     BatchPutMemories: _grpc.UnaryUnaryMultiCallable[_storage_pb2.BatchPutMemoriesRequest, _storage_pb2.BatchPutMemoriesResponse]
     """Stores many, in order and in one transaction. One that is refused does not stop the others: its result has the error."""
@@ -74,7 +78,11 @@ class StorageServiceStub:
     SearchMemories: _grpc.UnaryUnaryMultiCallable[_storage_pb2.SearchMemoriesRequest, _storage_pb2.SearchMemoriesResponse]
     """Runs the dense arm, the keyword arm or both over the live memories of a namespace; filters hold inside the arms."""
     CompareToNewest: _grpc.UnaryUnaryMultiCallable[_storage_pb2.CompareToNewestRequest, _storage_pb2.CompareToNewestResponse]
-    """Cosine similarity of a vector to the newest live memories of a namespace that have a vector."""
+    """Cosine similarity of a vector to the newest live memories of a namespace that have a vector, and to the nearest."""
+    ListUnembedded: _grpc.UnaryUnaryMultiCallable[_storage_pb2.ListUnembeddedRequest, _storage_pb2.ListUnembeddedResponse]
+    """Lists live memories of all namespaces that lack vectors or token codes, by id."""
+    EmbedMemory: _grpc.UnaryUnaryMultiCallable[_storage_pb2.EmbedMemoryRequest, _storage_pb2.EmbedMemoryResponse]
+    """Gives a live memory what it lacks; everything else stays as it is."""
     SummarizeMemories: _grpc.UnaryUnaryMultiCallable[_storage_pb2.SummarizeMemoriesRequest, _storage_pb2.SummarizeMemoriesResponse]
     """Sums up the live memories created since a time."""
     GetStats: _grpc.UnaryUnaryMultiCallable[_storage_pb2.GetStatsRequest, _storage_pb2.GetStatsResponse]
@@ -90,14 +98,18 @@ class StorageServiceAsyncStub(StorageServiceStub):
     Vectors are little-endian float32 of the store's dimensions, finite and L2-normalised. All are of one model, the
     store's: that of the first ones, until no vector is left. Vectors that would be stored or compared and are of another
     revision are refused: FAILED_PRECONDITION with the reason MODEL_MISMATCH. Unknown ones, "", are not checked.
+
+    Writes take a request_id, at most 128 UTF-8 bytes; empty means none. It is kept for a day in the write's transaction. A
+    repeat with the same one in the same namespace writes nothing and has the first outcome, with the memory as it is now;
+    one with another request is INVALID_ARGUMENT with the reason REQUEST_ID_REUSED.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     PutMemory: _aio.UnaryUnaryMultiCallable[_storage_pb2.PutMemoryRequest, _storage_pb2.PutMemoryResponse]  # type: ignore[assignment]
     """Stores a memory in one transaction, or merges into the one that is there.
 
-    No vector is right only where the live memory is there with the same content (its vector is kept); otherwise
-    FAILED_PRECONDITION with the reason VECTOR_REQUIRED.
+    No vector is right where the live memory is there with the same content (its vector is kept), or where they are to
+    come; otherwise FAILED_PRECONDITION with the reason VECTOR_REQUIRED.
     """
     BatchPutMemories: _aio.UnaryUnaryMultiCallable[_storage_pb2.BatchPutMemoriesRequest, _storage_pb2.BatchPutMemoriesResponse]  # type: ignore[assignment]
     """Stores many, in order and in one transaction. One that is refused does not stop the others: its result has the error."""
@@ -126,7 +138,11 @@ class StorageServiceAsyncStub(StorageServiceStub):
     SearchMemories: _aio.UnaryUnaryMultiCallable[_storage_pb2.SearchMemoriesRequest, _storage_pb2.SearchMemoriesResponse]  # type: ignore[assignment]
     """Runs the dense arm, the keyword arm or both over the live memories of a namespace; filters hold inside the arms."""
     CompareToNewest: _aio.UnaryUnaryMultiCallable[_storage_pb2.CompareToNewestRequest, _storage_pb2.CompareToNewestResponse]  # type: ignore[assignment]
-    """Cosine similarity of a vector to the newest live memories of a namespace that have a vector."""
+    """Cosine similarity of a vector to the newest live memories of a namespace that have a vector, and to the nearest."""
+    ListUnembedded: _aio.UnaryUnaryMultiCallable[_storage_pb2.ListUnembeddedRequest, _storage_pb2.ListUnembeddedResponse]  # type: ignore[assignment]
+    """Lists live memories of all namespaces that lack vectors or token codes, by id."""
+    EmbedMemory: _aio.UnaryUnaryMultiCallable[_storage_pb2.EmbedMemoryRequest, _storage_pb2.EmbedMemoryResponse]  # type: ignore[assignment]
+    """Gives a live memory what it lacks; everything else stays as it is."""
     SummarizeMemories: _aio.UnaryUnaryMultiCallable[_storage_pb2.SummarizeMemoriesRequest, _storage_pb2.SummarizeMemoriesResponse]  # type: ignore[assignment]
     """Sums up the live memories created since a time."""
     GetStats: _aio.UnaryUnaryMultiCallable[_storage_pb2.GetStatsRequest, _storage_pb2.GetStatsResponse]  # type: ignore[assignment]
@@ -141,6 +157,10 @@ class StorageServiceServicer(metaclass=_abc_1.ABCMeta):
     Vectors are little-endian float32 of the store's dimensions, finite and L2-normalised. All are of one model, the
     store's: that of the first ones, until no vector is left. Vectors that would be stored or compared and are of another
     revision are refused: FAILED_PRECONDITION with the reason MODEL_MISMATCH. Unknown ones, "", are not checked.
+
+    Writes take a request_id, at most 128 UTF-8 bytes; empty means none. It is kept for a day in the write's transaction. A
+    repeat with the same one in the same namespace writes nothing and has the first outcome, with the memory as it is now;
+    one with another request is INVALID_ARGUMENT with the reason REQUEST_ID_REUSED.
     """
 
     @_abc_1.abstractmethod
@@ -151,8 +171,8 @@ class StorageServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_storage_pb2.PutMemoryResponse, _abc.Awaitable[_storage_pb2.PutMemoryResponse]]:
         """Stores a memory in one transaction, or merges into the one that is there.
 
-        No vector is right only where the live memory is there with the same content (its vector is kept); otherwise
-        FAILED_PRECONDITION with the reason VECTOR_REQUIRED.
+        No vector is right where the live memory is there with the same content (its vector is kept), or where they are to
+        come; otherwise FAILED_PRECONDITION with the reason VECTOR_REQUIRED.
         """
 
     @_abc_1.abstractmethod
@@ -259,7 +279,23 @@ class StorageServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _storage_pb2.CompareToNewestRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_storage_pb2.CompareToNewestResponse, _abc.Awaitable[_storage_pb2.CompareToNewestResponse]]:
-        """Cosine similarity of a vector to the newest live memories of a namespace that have a vector."""
+        """Cosine similarity of a vector to the newest live memories of a namespace that have a vector, and to the nearest."""
+
+    @_abc_1.abstractmethod
+    def ListUnembedded(
+        self,
+        request: _storage_pb2.ListUnembeddedRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_storage_pb2.ListUnembeddedResponse, _abc.Awaitable[_storage_pb2.ListUnembeddedResponse]]:
+        """Lists live memories of all namespaces that lack vectors or token codes, by id."""
+
+    @_abc_1.abstractmethod
+    def EmbedMemory(
+        self,
+        request: _storage_pb2.EmbedMemoryRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_storage_pb2.EmbedMemoryResponse, _abc.Awaitable[_storage_pb2.EmbedMemoryResponse]]:
+        """Gives a live memory what it lacks; everything else stays as it is."""
 
     @_abc_1.abstractmethod
     def SummarizeMemories(
