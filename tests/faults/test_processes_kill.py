@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import select
 import signal
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,8 +16,8 @@ import pytest
 from hippovault.memory.v1 import memory_service_pb2 as pb
 from hippovault.memory.v1 import memory_service_pb2_grpc
 from hippovault_chassis.errors import ServiceError
-from support.command import COMMAND, answer, hippovault
-from support.processes import environment
+from support.command import answer, hippovault
+from support.door import Door
 
 SECONDS = 30.0
 NAMESPACE = "kill"
@@ -115,28 +114,26 @@ def test_a_command_waits_for_the_process_that_it_asks(memory: Path, name: str, c
     answer(memory, *command)
 
 
-def test_a_session_ends_with_its_gateway_and_the_next_one_waits_for_the_new_gateway(memory: Path) -> None:
-    door = subprocess.Popen(
-        [*COMMAND, "mcp"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment(memory),
-    )
-    with door:
-        assert door.stdin
-        assert door.stdout
-        assert door.stderr
-        door.stdin.write(INITIALIZE)
-        door.stdin.flush()
-        assert b'"serverInfo"' in door.stdout.readline()
+def test_sessions_go_on_with_the_gateway_that_the_supervisor_starts(memory: Path) -> None:
+    with Door(memory) as idle, Door(memory) as door:
+        idle.open()
+        door.open()
         kill(status(memory)["processes"]["gateway"]["pid"])
+        assert door.call("ping", {})["result"]["isError"] is False
         following = hippovault(memory, "mcp", stdin=INITIALIZE)
-        assert door.stdout.read() == b""
-        assert door.stderr.read() == b"hippovault mcp: the gateway ended the connection\n"
-    assert door.returncode == 1
+        assert idle.call("ping", {})["result"]["isError"] is False
+        assert (door.end(), idle.end()) == (0, 0)
     assert (following.returncode, following.stderr) == (0, b"")
     assert b'"serverInfo"' in following.stdout
+
+
+def test_a_session_starts_the_memory_again_that_ended_with_its_supervisor(memory: Path) -> None:
+    with Door(memory) as door:
+        door.open()
+        answer(memory, "down")
+        assert door.call("ping", {})["result"]["isError"] is False
+        assert door.end() == 0
+    assert status(memory)["pid"]
 
 
 def test_after_the_supervisor_was_killed_a_new_one_takes_over(memory: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,8 @@ from hippovault_chassis import locks, settings
 from hippovault_chassis.home import Home
 from hippovault_gateway.cli.app import app
 from hippovault_gateway.cli.options import Options
-from hippovault_gateway.local import log_files, mcp_configuration, notifications, state, stdio_door
+from hippovault_gateway.local import log_files, mcp_configuration, notifications, state, stdio_door, stdio_session
+from hippovault_gateway.mcp import messages, tools
 from hippovault_gateway.settings import GatewaySettings, ToolSet
 from support.command import hippovault
 
@@ -33,8 +35,8 @@ def imported_by(module: str) -> set[str]:
 
 
 def test_the_stdio_door_imports_no_more_than_it_needs() -> None:
-    heavy = {"grpc", "mcp", "cyclopts", "pydantic", "asyncio", "pathlib", "json", "subprocess", "logging"}
-    assert not imported_by("hippovault_gateway.local.stdio_door") & heavy
+    slow = {"typing", "collections", "contextlib", "socket", "threading", "json", "re", "enum", "pathlib", "subprocess"}
+    assert not imported_by("hippovault_gateway.local.stdio_door") & slow
 
 
 def test_the_supervisor_imports_no_grpc_and_no_parser() -> None:
@@ -86,6 +88,9 @@ def test_settings_from_elsewhere_are_left_to_the_parser(tmp_path: Path, monkeypa
 def test_the_door_knows_what_the_gateway_knows(tmp_path: Path) -> None:
     assert get_args(ToolSet) == stdio_door.TOOL_SETS
     assert stdio_door.socket_path(str(tmp_path)) == str(Home(tmp_path).socket("mcp"))
+    assert stdio_door.MAX_LINE_BYTES == messages.MAX_BYTES
+    assert stdio_door.END_BYTES == messages.END_BYTES
+    assert {tool.name for tool in tools.TOOLS if tool.read_only} == stdio_session.READ_ONLY
 
 
 def test_hosts_are_given_an_absolute_command_and_the_home_where_it_is_not_the_default(tmp_path: Path) -> None:
@@ -153,10 +158,20 @@ def test_a_state_file_that_was_cut_short_tells_of_nothing(tmp_path: Path, text: 
 def test_a_door_whose_home_cannot_be_written_says_so(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.touch()
-    ended = hippovault(home, "mcp", "--home", str(home))
+    ended = hippovault(home, "mcp", "--home", str(home), stdin=b'{"jsonrpc":"2.0","id":7,"method":"ping"}\n')
     assert ended.returncode == 1
     assert ended.stderr.startswith(b"hippovault mcp: the memory ")
+    [refused] = map(json.loads, ended.stdout.splitlines())
+    assert refused["id"] == 7
+    assert "cannot be started" in refused["error"]["message"]
     assert b"Traceback" not in ended.stderr
+
+
+def test_a_host_that_asks_nothing_starts_nothing(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    ended = hippovault(home, "mcp")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
+    assert not home.exists()
 
 
 def test_a_configuration_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
