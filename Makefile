@@ -6,7 +6,7 @@ BIN := .venv/bin
 CODE := services gateway tests benchmark tools
 PROTOS := $(shell find protos/hippovault -name '*.proto')
 
-.PHONY: help setup run stop test lint types protos protos-check lock bench-recall bench-storage bench-embedding
+.PHONY: help setup run stop test lint types protos protos-check lock bench-recall bench-storage bench-embedding bench-latency
 
 help: ## Lists the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -55,3 +55,6 @@ bench-storage: setup ## Speed and size of the storage service: make bench-storag
 
 bench-embedding: setup ## Speed and size of the embedding service: make bench-embedding DATA=…/texts.jsonl.gz
 	@$(BIN)/python -m benchmark.embedding $(DATA) $(ARGS)
+
+bench-latency: setup ## Time of a recall at each door, of a session's start: make bench-latency DATA=…/texts.jsonl.gz
+	@$(BIN)/python -m benchmark.latency $(DATA) $(ARGS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -24,9 +25,48 @@ KIB = 1024
 NANOSECONDS = 1_000_000_000
 
 
+@dataclass(frozen=True)
+class Memory:
+    """A memory that runs.
+
+    Args:
+        environment: Of commands over it.
+        http_url: Of MCP over HTTP; "" when that is off.
+    """
+
+    environment: Mapping[str, str]
+    http_url: str
+
+    @property
+    def target(self) -> str:
+        """The gRPC target of MemoryService."""
+        return self.service("gateway")
+
+    def service(self, name: str) -> str:
+        """Returns the gRPC target of one of the processes."""
+        return f"unix:{self.environment['HIPPOVAULT_HOME']}/run/{name}.sock"
+
+
+@contextmanager
+def running(variables: Mapping[str, str]) -> Iterator[Memory]:
+    """Runs `hippovault up` while the context lasts.
+
+    Args:
+        variables: Environment of the processes, beside this one's.
+    """
+    with tempfile.TemporaryDirectory(prefix="hv-") as directory:
+        environment = {**os.environ, **variables, "HIPPOVAULT_HOME": f"{directory}/home"}
+        up = [str(HIPPOVAULT), "up", "--detach", "--json"]
+        started = subprocess.run(up, env=environment, check=True, stdout=subprocess.PIPE)
+        try:
+            yield Memory(environment, json.loads(started.stdout)["mcp_http_url"])
+        finally:
+            subprocess.run([HIPPOVAULT, "down"], env=environment, check=True, stdout=subprocess.DEVNULL)
+
+
 @contextmanager
 def memory(variables: Mapping[str, str]) -> Iterator[str]:
-    """Runs `hippovault up` while the context lasts.
+    """Runs `hippovault up` without MCP over HTTP while the context lasts.
 
     Args:
         variables: Environment of the processes, beside this one's.
@@ -34,14 +74,8 @@ def memory(variables: Mapping[str, str]) -> Iterator[str]:
     Yields:
         The gRPC target of MemoryService.
     """
-    with tempfile.TemporaryDirectory(prefix="hv-") as directory:
-        home = Path(directory) / "home"
-        environment = {**os.environ, **variables, "HIPPOVAULT_HOME": str(home), "HIPPOVAULT_GATEWAY_HTTP": "off"}
-        subprocess.run([HIPPOVAULT, "up", "--detach"], env=environment, check=True, stdout=subprocess.DEVNULL)
-        try:
-            yield f"unix:{home / 'run' / 'gateway.sock'}"
-        finally:
-            subprocess.run([HIPPOVAULT, "down"], env=environment, check=True, stdout=subprocess.DEVNULL)
+    with running({**variables, "HIPPOVAULT_GATEWAY_HTTP": "off"}) as started:
+        yield started.target
 
 
 @dataclass(frozen=True)
