@@ -11,13 +11,19 @@ from typing import Any
 from hippovault_chassis.default_home import HOME_VARIABLE, default_home
 
 
+def server(home: Path, tools: str = "all") -> dict[str, Any]:
+    """Returns how a host starts the stdio door."""
+    command, *arguments = _command()
+    narrowed = [] if tools == "all" else ["--tools", tools]
+    started: dict[str, Any] = {"command": command, "args": [*arguments, "mcp", *narrowed]}
+    if home != Path(default_home()):
+        started["env"] = {HOME_VARIABLE: str(home)}
+    return started
+
+
 def document(home: Path) -> dict[str, Any]:
     """Returns the `mcpServers` object for the stdio door."""
-    command, *arguments = _command()
-    server: dict[str, Any] = {"command": command, "args": [*arguments, "mcp"]}
-    if home != Path(default_home()):
-        server["env"] = {HOME_VARIABLE: str(home)}
-    return {"mcpServers": {"hippovault": server}}
+    return {"mcpServers": {"hippovault": server(home)}}
 
 
 def text(home: Path, http_url: str, *, as_json: bool) -> str:

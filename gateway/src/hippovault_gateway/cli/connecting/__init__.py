@@ -1,0 +1,1 @@
+"""`hippovault connect`: brings the memory into the configuration of an MCP client."""
