@@ -20,6 +20,7 @@ REQUEST_FIELDS = {
     "filter.tags_any": "tags",
     "filter.tags_all": "tags_all",
     "filter.memory_types[0]": "memory_type",
+    "filter.memory_types": "memory_type",
     "filter.categories": "category",
     "filter.statuses": "status",
     "filter.created_since": "since",

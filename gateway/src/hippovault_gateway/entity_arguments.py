@@ -9,9 +9,9 @@ from hippovault.memory.v1 import memory_pb2
 from hippovault.memory.v1 import memory_service_pb2 as pb
 from hippovault_chassis import memory_rules
 from hippovault_chassis.errors import ServiceError
-from hippovault_gateway.arguments import ListArguments, RefArguments, within
+from hippovault_gateway.arguments import FilterArguments, ListArguments, RecallArguments, RefArguments, within
 from hippovault_gateway.documents import Details, Tags, Texts, Time, timestamp
-from hippovault_gateway.limits import MAX_PAGE_SIZE, MAX_VERSION
+from hippovault_gateway.limits import MAX_PAGE_SIZE, MAX_SKIP, MAX_VERSION
 
 VISIBILITIES = {
     "live": memory_pb2.VISIBILITY_LIVE,
@@ -50,11 +50,13 @@ class GetArguments(RefArguments):
         return pb.GetMemoryRequest(namespace=self.namespace, ref=self.ref(), as_of=timestamp("as_of", self.as_of))
 
 
-class ScanArguments(ListArguments):
-    """Which page of which memories."""
+class AllFilterArguments(FilterArguments):
+    """Everything that narrows a search or a list."""
 
     tags_all: Tags = Field(default_factory=list)
     """Only memories with all of these tags."""
+    memory_types: Texts = Field(default_factory=list)
+    """Only memories of one of these types."""
     category: Texts = Field(default_factory=list)
     """Only memories of these categories."""
     status: Texts = Field(default_factory=list)
@@ -63,13 +65,12 @@ class ScanArguments(ListArguments):
     """Only memories created at this time or later."""
     before: Time | None = None
     """Only memories created before this time."""
-    visibility: str = "live"
-    """live, deleted or all."""
 
     def filter(self) -> memory_pb2.Filter:
         """Returns the conditions."""
         conditions = super().filter()
         conditions.tags_all.extend(self.tags_all)
+        conditions.memory_types.extend(self.memory_types)
         conditions.categories.extend(self.category)
         conditions.statuses.extend(self.status)
         if self.since is not None:
@@ -78,9 +79,23 @@ class ScanArguments(ListArguments):
             conditions.created_before.CopyFrom(timestamp("before", self.before))
         return conditions
 
+
+class SearchArguments(AllFilterArguments, RecallArguments):
+    """A question, how to answer it, and what among."""
+
+
+class ScanArguments(AllFilterArguments, ListArguments):
+    """Which page of which memories."""
+
+    skip: int | None = None
+    """Memories to pass over first."""
+    visibility: str = "live"
+    """live, deleted or all."""
+
     def request(self) -> pb.ListMemoriesRequest:
         """Returns the request."""
         request = super().request()
+        request.skip = memory_rules.within("skip", self.skip or 0, 0, MAX_SKIP)
         request.visibility = visibility(self.visibility)
         return request
 

@@ -13,14 +13,19 @@ ALIAS = "PERSEUS_VAULT_HINTS_ENABLED"
 ON = frozenset({"1", "true", "yes", "on"})
 
 
+def is_open() -> bool:
+    """Tells whether this process's environment has the switch on."""
+    value = os.environ.get(VARIABLE, os.environ.get(ALIAS, ""))
+    return value.strip().lower() in ON
+
+
 def check() -> None:
     """Refuses, for a write that has hints.
 
     Raises:
         ServiceError: The switch is off. The write must not go on without its hints.
     """
-    value = os.environ.get(VARIABLE, os.environ.get(ALIAS, ""))
-    if value.strip().lower() not in ON:
+    if not is_open():
         raise ServiceError(
             grpc.StatusCode.FAILED_PRECONDITION,
             "HINTS_DISABLED",

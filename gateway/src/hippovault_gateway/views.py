@@ -95,6 +95,7 @@ class MemoryView(View):
     created_at: str
     updated_at: str
     version: int
+    pending: bool
     surprise: SurpriseView | None
 
     @staticmethod
@@ -116,6 +117,7 @@ class MemoryView(View):
             "created_at": iso(memory.created_at),
             "updated_at": iso(memory.updated_at),
             "version": memory.version,
+            "pending": memory.pending,
             "surprise": SurpriseView.of(memory.surprise) if memory.HasField("surprise") else None,
         }
 

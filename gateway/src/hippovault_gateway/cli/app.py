@@ -24,16 +24,20 @@ COMMANDS = {
     "up": "lifecycle:up",
     "down": "lifecycle:down",
     "status": "lifecycle:status",
+    "doctor": "doctor.command:doctor",
     "mcp": "lifecycle:mcp",
-    "remember": "memories:remember",
-    "recall": "memories:recall",
-    "get": "entities:get",
+    "connect": "connecting.command:connect",
+    "completion": "completion:completion",
+    "remember": "remembering:remember",
+    "recall": "recalling:recall",
+    "get": "memories:get",
     "list": "listing:list_memories",
-    "update": "updating:update",
-    "history": "entities:history",
+    "summary": "summary:summary",
+    "update": "memories:update",
+    "history": "memories:history",
     "forget": "memories:forget",
-    "undelete": "entities:undelete",
-    "purge": "entities:purge",
+    "undelete": "memories:undelete",
+    "purge": "memories:purge",
     "import": "importing:import_file",
     "export": "exporting:export",
     "verify": "maintenance:verify",
@@ -65,7 +69,7 @@ def run(arguments: Sequence[str]) -> int:
         The exit code.
     """
     if not arguments or arguments[0] in app.help_flags:
-        _import_all()
+        import_all()
     try:
         command, bound, _ = app.parse_args(list(arguments), exit_on_error=False, print_error=False)
     except CycloptsError as error:
@@ -93,7 +97,7 @@ def run(arguments: Sequence[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _import_all() -> None:
+def import_all() -> None:
     """Imports every command, so that the overview has their descriptions."""
     for name in COMMANDS:
         app[name]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from hippovault_chassis.errors import ServiceError
 from hippovault_gateway.cli import failures, output
 from hippovault_gateway.cli.client import Client, connect
 from hippovault_gateway.cli.jsonl import Line, lines
-from hippovault_gateway.cli.options import IMPORT_DEFAULTS, ImportOptions
+from hippovault_gateway.cli.options import IMPORT_DEFAULTS, ImportOptions, WriteOptions
 from hippovault_gateway.documents import Document
 from hippovault_gateway.views import OUTCOMES
 
@@ -145,6 +146,13 @@ def import_file(file: Path, /, *, options: ImportOptions = IMPORT_DEFAULTS) -> i
         if start.startswith(DATABASE) or EXPORT.match(start):
             return _take_in(file, source, options, advance, tell)
         return _remember(source, options, advance, tell)
+
+
+def remember_stdin(options: WriteOptions) -> int:
+    """Remembers every line on stdin; returns 1 when one failed."""
+    seconds = max(options.timeout, IMPORT_DEFAULTS.timeout)
+    given = ImportOptions(home=options.home, json=options.json, timeout=seconds)
+    return _remember(sys.stdin.buffer, given, lambda _done: None, output.warn)
 
 
 def _take_in(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -33,6 +33,10 @@ class Naming:
     namespace: str = ""
     """Scope (default: "default")."""
 
+    def values(self, memory_id: int | None) -> dict[str, Any]:
+        """Returns the arguments that name a memory, of its id too."""
+        return {"id": memory_id, **asdict(self)}
+
 
 BY_ID = Naming()
 
@@ -58,6 +62,12 @@ class Details:
     status: str | None = None
     """Its state in your words, such as open or done."""
 
+    def values(self) -> dict[str, Any]:
+        """Returns the arguments that these options are."""
+        values = asdict(self)
+        check_unicode(values)
+        return {**values, "metadata": _metadata(self.metadata)}
+
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +83,36 @@ class NewDetails(Details):
     """When it happened, ISO 8601."""
 
 
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Narrowing:
+    """Which memories are found at all; all conditions hold together."""
+
+    namespace: str = ""
+    """Scope (default: "default")."""
+    tags: Tags = None
+    """Only memories with any of these tags; may be repeated."""
+    tags_all: Names = None
+    """Only memories with all of these tags; may be repeated."""
+    memory_type: Names = None
+    """Only memories of this type; may be repeated."""
+    category: Names = None
+    """Only memories of this category; may be repeated."""
+    status: Names = None
+    """Only memories of this status; may be repeated."""
+    since: str | None = None
+    """Only memories created at this time or later, ISO 8601."""
+    before: str | None = None
+    """Only memories created before this time, ISO 8601."""
+
+    def values(self) -> dict[str, Any]:
+        """Returns the arguments that these options are."""
+        values = asdict(self)
+        values["memory_types"] = values.pop("memory_type")
+        return values
+
+
+EVERYTHING = Narrowing()
 NO_DETAILS = Details()
 NO_NEW_DETAILS = NewDetails()
 
@@ -85,7 +125,7 @@ def check_unicode(values: Mapping[str, Any]) -> None:
                 raise ServiceError.invalid(name, "must be UTF-8")
 
 
-def metadata(text: str | None) -> dict[str, Any] | None:
+def _metadata(text: str | None) -> dict[str, Any] | None:
     """Returns the members of a JSON object; None when it is not given."""
     if text is None:
         return None

@@ -1,119 +1,151 @@
-"""Commands that do what the tools do: remember, recall, forget."""
+"""Commands over single memories and their past: get, update, history, forget, undelete, purge."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Any
+import json
+from collections.abc import Sequence
 
 from hippovault_chassis.errors import ServiceError
-from hippovault_gateway.arguments import ForgetArguments, RecallArguments, RememberArguments
+from hippovault_chassis.memory_rules import DEFAULT_NAMESPACE
+from hippovault_gateway.arguments import ForgetArguments
 from hippovault_gateway.cli import inputs
-from hippovault_gateway.cli.client import connect
-from hippovault_gateway.cli.inputs import BY_ID, NO_DETAILS, Details, Naming, Stdin, Tags
-from hippovault_gateway.cli.listing import show_memories
-from hippovault_gateway.cli.options import CLIENT_DEFAULTS, ClientOptions
-from hippovault_gateway.cli.output import TRUNCATED, show_json, show_line, warn
-from hippovault_gateway.documents import parse
-from hippovault_gateway.views import ForgetView, RecallView, RememberView
+from hippovault_gateway.cli.asking import ask
+from hippovault_gateway.cli.inputs import BY_ID, NO_NEW_DETAILS, Names, Naming, NewDetails, Stdin
+from hippovault_gateway.cli.listing import preview, visibility, when
+from hippovault_gateway.cli.options import CLIENT_DEFAULTS, WRITE_DEFAULTS, ClientOptions, WriteOptions
+from hippovault_gateway.cli.output import PENDING, TRUNCATED, show_json, show_line, show_table, warn
+from hippovault_gateway.entity_arguments import (
+    GetArguments,
+    HistoryArguments,
+    PurgeArguments,
+    UndeleteArguments,
+    UpdateArguments,
+)
+from hippovault_gateway.entity_views import GetView, HistoryView, KeptView, PurgeView, UndeleteView, UpdateView
+from hippovault_gateway.views import ForgetView
+
+MAX_IDS_SHOWN = 100
 
 
-def remember(
-    content: str | None = None,
+def get(
+    memory_id: int | None = None,
     /,
     *,
-    stdin: Stdin = False,
-    namespace: str = "",
-    category: str = "",
-    key: str = "",
-    details: Details = NO_DETAILS,
+    naming: Naming = BY_ID,
+    as_of: str | None = None,
+    deleted: bool = False,
+    all_states: bool = False,
     options: ClientOptions = CLIENT_DEFAULTS,
 ) -> None:
-    """Remembers a text.
+    """Shows a memory as it is, or as it was; named by its id, its content hash, or its category and key.
 
     Args:
-        content: The text. Write -- before one that begins with a hyphen.
-        stdin: Read the text from stdin instead, without the line break that ends it.
-        namespace: The memory's scope (default: "default").
-        category: A group of your choice; with --key your own name for this memory.
-        key: Remembering the same category and key again updates the memory; what it was stays in its history.
-        details: What else it has.
+        memory_id: The memory's id.
+        naming: Its other names.
+        as_of: With the content that it had then, ISO 8601; also when it is deleted by now. Its other fields are as they
+            were when that content ended, or are now; hints have no past.
+        deleted: A deleted memory instead of a live one.
+        all_states: A memory whether live or deleted.
         options: Which memory, and how to answer.
     """
-    values: dict[str, Any] = {
-        "content": _content(content, stdin=stdin),
-        "namespace": namespace,
-        "category": category,
-        "key": key,
-        **asdict(details),
-    }
-    inputs.check_unicode(values)
-    values["metadata"] = inputs.metadata(details.metadata)
-    request = parse(RememberArguments, values).request()
-    with connect(options) as client:
-        response = client.call(client.stub.Remember, request)
-    view = RememberView.of(response)
+    seen = visibility(deleted=deleted, all_states=all_states)
+    values = {**naming.values(memory_id), "as_of": as_of, "visibility": seen}
+    view = GetView.of(ask(lambda stub: stub.GetMemory, GetArguments, values, options))
     if options.json:
-        show_json({**view.model_dump(), "windows": response.windows})
+        show_json(view.model_dump())
+    else:
+        _show(view.memory)
+
+
+def update(
+    memory_id: int | None = None,
+    /,
+    *,
+    naming: Naming = BY_ID,
+    content: str | None = None,
+    stdin: Stdin = False,
+    new_category: str | None = None,
+    new_key: str | None = None,
+    details: NewDetails = NO_NEW_DETAILS,
+    clear: Names = None,
+    expected_version: int | None = None,
+    dry_run: bool = False,
+    options: WriteOptions = WRITE_DEFAULTS,
+) -> None:
+    """Changes fields of a memory, named by its id, its content hash, or its category and key. The others stay.
+
+    Args:
+        memory_id: The memory's id.
+        naming: Its other names.
+        content: The new text.
+        stdin: Read the new text from stdin, without the line break that ends it.
+        new_category: The category that it gets.
+        new_key: The key that it gets.
+        details: What else it gets.
+        clear: A field to empty: category, key, tags, hints, memory_type, importance, metadata, status; may be repeated.
+        expected_version: Refuse unless the memory has this version, which counts contents, not changes of other fields.
+        dry_run: Only tell what it would be.
+        options: Which memory, and how to answer.
+    """
+    if stdin and content is not None:
+        raise ServiceError.invalid("content", "give either the text, or - to read it from stdin")
+    values = {
+        **naming.values(memory_id),
+        "content": inputs.from_stdin() if stdin else content,
+        "new_category": new_category,
+        "new_key": new_key,
+        **details.values(),
+        "clear": clear,
+        "expected_version": expected_version,
+        "dry_run": dry_run,
+    }
+    view = UpdateView.of(ask(lambda stub: stub.UpdateMemory, UpdateArguments, values, options))
+    if options.json:
+        show_json({**view.model_dump(), "dry_run": dry_run})
         return
     memory = view.memory
-    show_line(f"{view.outcome}: memory {memory.id} in namespace {memory.namespace}, content_hash {memory.content_hash}")
+    done = ("would update" if dry_run else "updated") if view.changed else "unchanged"
+    show_line(f"{done}: memory {memory.id} in namespace {memory.namespace}, version {memory.version}")
+    if memory.pending:
+        warn(PENDING)
     if view.truncated:
         warn(TRUNCATED)
 
 
-def recall(
-    query: str,
+def history(
+    memory_id: int | None = None,
     /,
     *,
-    namespace: str = "",
+    naming: Naming = BY_ID,
     limit: int | None = None,
-    mode: str = "hybrid",
-    no_surprise_boost: bool = False,
-    oversample_factor: int | None = None,
-    tags: Tags = None,
-    memory_type: str = "",
+    page_token: str = "",
     full: bool = False,
     options: ClientOptions = CLIENT_DEFAULTS,
 ) -> None:
-    """Finds the memories that answer a question, best first.
+    """Lists the contents that a memory, live or deleted, has and had, newest first.
+
+    A change of other fields makes no version: each stands as it was when that content ended, or is now.
 
     Args:
-        query: What to look for, in natural language.
-        namespace: Scope (default: "default").
-        limit: Hits wanted, 1 to 100 (default: 10).
-        mode: By meaning (dense, semantic), by words (keyword) or both (hybrid, the default).
-        no_surprise_boost: Rank by relevance alone.
-        oversample_factor: Candidates fetched for each wanted hit, 1 to 100.
-        tags: Only memories with any of these tags; may be repeated.
-        memory_type: Only memories of this type.
+        memory_id: The memory's id.
+        naming: Its other names.
+        limit: Versions on a page, 1 to 100 (default: 20).
+        page_token: The token that the page before ended with.
         full: Show contents whole; otherwise long ones are cut in the table, never in JSON.
         options: Which memory, and how to answer.
     """
-    values = {
-        "query": query,
-        "namespace": namespace,
-        "limit": limit,
-        "mode": mode,
-        "no_surprise_boost": no_surprise_boost,
-        "oversample_factor": oversample_factor,
-        "tags": tags,
-        "memory_type": memory_type,
-    }
-    inputs.check_unicode(values)
-    request = parse(RecallArguments, values).request()
-    with connect(options) as client:
-        view = RecallView.of(client.call(client.stub.Recall, request))
+    values = {**naming.values(memory_id), "limit": limit, "page_token": page_token}
+    view = HistoryView.of(ask(lambda stub: stub.ListMemoryVersions, HistoryArguments, values, options))
     if options.json:
         show_json(view.model_dump())
         return
-    if view.degraded:
-        warn(view.degraded)
-    if view.omitted_hits:
-        warn(f"{view.omitted_hits} hits were left off, since the answer would be too large")
-    hinted = ["hint" in hit.matched_by for hit in view.hits]  # Seldom: few memories have hints.
-    columns = ["score", "hint"] if any(hinted) else ["score"]
-    cells = [[f"{hit.score:.3f}", "yes" if by_hint else ""] for hit, by_hint in zip(view.hits, hinted, strict=True)]
-    show_memories(view.hits, namespace, columns, [row[: len(columns)] for row in cells], full=full)
+    rows = (
+        [one.memory.version, when(one.since), when(one.until), preview(one.memory.content, full=full)]
+        for one in view.versions
+    )
+    show_table(["version", "since (UTC)", "until (UTC)", "content"], rows)
+    if view.next_page_token:
+        show_line(f"more: --page-token {view.next_page_token}")
 
 
 def forget(
@@ -122,7 +154,7 @@ def forget(
     *,
     naming: Naming = BY_ID,
     dry_run: bool = False,
-    options: ClientOptions = CLIENT_DEFAULTS,
+    options: WriteOptions = WRITE_DEFAULTS,
 ) -> None:
     """Forgets a memory, named by its id, its content hash, or its category and key. Remembering it brings it back.
 
@@ -132,25 +164,90 @@ def forget(
         dry_run: Only tell what would be forgotten.
         options: Which memory, and how to answer.
     """
-    values = {
-        "id": memory_id,
-        **asdict(naming),
-        "dry_run": dry_run,
-    }
-    inputs.check_unicode(values)
-    request = parse(ForgetArguments, values).request()
-    with connect(options) as client:
-        view = ForgetView.of(client.call(client.stub.Forget, request))
+    values = {**naming.values(memory_id), "dry_run": dry_run}
+    view = ForgetView.of(ask(lambda stub: stub.Forget, ForgetArguments, values, options))
+    if options.json:
+        show_json(view.model_dump())
+    else:
+        show_line(f"{'would forget' if view.dry_run else 'forgot'}: {_ids(view.ids, view.deleted)}")
+
+
+def undelete(
+    memory_id: int | None = None,
+    /,
+    *,
+    naming: Naming = BY_ID,
+    dry_run: bool = False,
+    options: WriteOptions = WRITE_DEFAULTS,
+) -> None:
+    """Brings a forgotten memory back as it was, named by its id, its content hash, or its category and key.
+
+    Args:
+        memory_id: The memory's id.
+        naming: Its other names.
+        dry_run: Only tell what would come back.
+        options: Which memory, and how to answer.
+    """
+    values = {**naming.values(memory_id), "dry_run": dry_run}
+    view = UndeleteView.of(ask(lambda stub: stub.Undelete, UndeleteArguments, values, options))
+    if options.json:
+        show_json(view.model_dump())
+    else:
+        show_line(f"{'would bring back' if view.dry_run else 'brought back'}: {_ids(view.ids, view.undeleted)}")
+
+
+def purge(
+    memory_id: int | None = None,
+    /,
+    *,
+    naming: Naming = BY_ID,
+    deleted_before: str | None = None,
+    dry_run: bool = False,
+    yes: bool = False,
+    options: WriteOptions = WRITE_DEFAULTS,
+) -> None:
+    """Erases memories with their history, vectors and words, for good.
+
+    One, live or deleted, is named by its id, its content hash, or its category and key.
+
+    Args:
+        memory_id: The memory's id.
+        naming: Its other names.
+        deleted_before: Erase all of the namespace, and of no other, that were deleted before this time, ISO 8601.
+        dry_run: Only tell what would be erased.
+        yes: Really erase: nothing brings back what is erased.
+        options: Which memory, and how to answer.
+    """
+    if not (yes or dry_run):
+        raise ServiceError.invalid("yes", "what is erased cannot be brought back; give --yes, or --dry-run to see it")
+    values = {**naming.values(memory_id), "deleted_before": deleted_before, "dry_run": dry_run}
+    view = PurgeView.of(ask(lambda stub: stub.Purge, PurgeArguments, values, options))
     if options.json:
         show_json(view.model_dump())
         return
-    ids = ", ".join(str(number) for number in view.ids)
-    show_line(f"{'would forget' if view.dry_run else 'forgot'}: {ids}")
+    done = "would erase" if view.dry_run else "erased"
+    show_line(f"{done} in namespace {naming.namespace or DEFAULT_NAMESPACE}: {_ids(view.ids, view.purged)}")
 
 
-def _content(given: str | None, *, stdin: bool) -> str:
-    if given is not None and not stdin:
-        return given
-    if given is not None or not stdin:
-        raise ServiceError.invalid("content", "give either the text, or - to read it from stdin")
-    return inputs.from_stdin()
+def _ids(ids: Sequence[int], total: int) -> str:
+    shown = ", ".join(str(number) for number in ids[:MAX_IDS_SHOWN])
+    return f"{shown}, … ({total})" if total > MAX_IDS_SHOWN else shown or "nothing"
+
+
+def _show(memory: KeptView) -> None:
+    """Prints the members that are not empty, and the content below."""
+    members = memory.model_dump(exclude={"content", "surprise"})
+    members["surprise"] = memory.surprise.score if memory.surprise else None
+    rows = [
+        (name.replace("_", " "), _text(value))
+        for name, value in members.items()
+        if value is not False and value not in ("", None, [], {})
+    ]
+    show_table(["member", "value"], rows)
+    show_line(memory.content)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(value)
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else str(value)

@@ -44,6 +44,15 @@ class ClientOptions(Options):
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
+class WriteOptions(ClientOptions):
+    """Options of a command that changes memories."""
+
+    request_id: str = ""
+    """Your name for this write: for a day, repeating it under the same name does nothing, and is answered the same."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
 class StoreOptions(Options):
     """Options of a command that asks the storage service itself. It takes the time that it takes."""
 
@@ -62,5 +71,6 @@ class ImportOptions(ClientOptions, StoreOptions):
 
 DEFAULTS = Options()
 CLIENT_DEFAULTS = ClientOptions()
+WRITE_DEFAULTS = WriteOptions()
 STORE_DEFAULTS = StoreOptions()
 IMPORT_DEFAULTS = ImportOptions()

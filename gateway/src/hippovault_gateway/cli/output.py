@@ -10,6 +10,7 @@ from typing import Any
 
 INDENT = 2
 TRUNCATED = "the text is longer than what the model is shown of it: its end is found by words, not by meaning"
+PENDING = "the embedding service does not answer: words find it now, and meaning does once that is back"
 # Control characters but tab and line break, those that turn the direction of text, and lone surrogates.
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -45,6 +46,12 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None
     for row in rows:
         table.add_row(*(Text("" if cell is None else printable(str(cell))) for cell in row))
     Console().print(table)
+
+
+def show_nonempty(columns: Mapping[str, Sequence[str]]) -> None:
+    """Prints a table without the columns in which nothing stands; columns are by name, all of one length."""
+    shown = {name: cells for name, cells in columns.items() if any(cells)}
+    show_table(list(shown), zip(*shown.values(), strict=True))
 
 
 def show_line(text: str) -> None:

@@ -1,0 +1,1 @@
+"""`hippovault doctor`: what is wrong with a memory, and what to do."""
