@@ -16,6 +16,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 from hypothesis import HealthCheck, Phase, assume, seed, settings
@@ -126,7 +127,10 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
 
 MEMORIES = st.builds(Memory, namespace=IN_NAMESPACE, **FIELDS)
 VECTORS = st.lists(st.sampled_from(range(len(VECTORS_OF))), max_size=3)
-CODES = st.sampled_from([b"", b"codes", b"others"])
+CODES = st.sampled_from([b"", bytes([127, *[0] * (DIMENSIONS - 1)]), bytes([*[0] * (2 * DIMENSIONS - 1), 3])])
+"""int8: none, a token along the first axis, a token that points nowhere and one along the last axis."""
+TOKENS = vector(2, dimensions=DIMENSIONS) + vector(*[1] * DIMENSIONS, dimensions=DIMENSIONS)
+"""Of a query."""
 REVISIONS = st.sampled_from([*["model-0"] * 4, "model-1"])
 REFS = (
     st.integers(1, 8).map(lambda number: Ref(id=number))
@@ -374,7 +378,7 @@ class StoreMachine(RuleBasedStateMachine):
                 filter=conditions,
                 dense=pb.DenseArm(vector=query, k=k),
                 keyword=pb.KeywordArm(query=word, k=1000),
-                token_codes=True,
+                late_interaction=pb.LateInteraction(token_vectors=TOKENS, depth=1000),
             )
             hits = self.store.SearchMemories(request).hits
             near = {hit.dense.rank: hit for hit in hits if hit.dense.rank}
@@ -385,7 +389,8 @@ class StoreMachine(RuleBasedStateMachine):
             assert matching == {kept.row.id for kept in scope if word in words(kept.row)}
             for hit in hits:
                 assert row_of(hit.memory) == self.model.kept[hit.id].row
-                assert hit.token_codes.codes == self.model.kept[hit.id].codes
+                similarities = np.frombuffer(hit.token_similarities, np.float32)
+                assert similarities == pytest.approx(self.model.kept[hit.id].similarities(vectors_of(TOKENS)), abs=1e-6)
 
     def compare_to_newest(self, namespace: str, query: bytes, newest: int) -> None:
         request = pb.CompareToNewestRequest(namespace=namespace, vector=query, newest=newest)

@@ -329,6 +329,6 @@ def test_stats_count_the_whole_store(stub: StorageServiceStub) -> None:
     assert after.deleted_memories == before.deleted_memories + 1
     assert after.namespaces == before.namespaces + 1
     assert after.size_bytes > 0
-    assert (after.schema_version, after.dimensions) == (2, 384)
+    assert (after.schema_version, after.dimensions) == (3, 384)
     assert after.engine.startswith("SQLite 3.")
     assert "sqlite-vec 0." in after.engine

@@ -374,9 +374,9 @@ def test_an_empty_namespace_has_no_hits(store: Store) -> None:
 
 def test_the_same_search_gives_the_same_answer(store: Store) -> None:
     put_all(store, [{"content": f"zebra {n % 7} {n}", "embedded": near((n % 10) / 10)} for n in range(100)])
-    first = store.search(dense=vector(1), keyword="zebra 3", k=30)
+    first = store.search(dense=vector(1), keyword="zebra 3", k=30).hits
     for _ in range(3):
-        assert store.search(dense=vector(1), keyword="zebra 3", k=30) == first
+        assert store.search(dense=vector(1), keyword="zebra 3", k=30).hits == first
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ from hippovault.storage.v1.storage_pb2_grpc import StorageServiceStub
 from hippovault_storage import checks
 from support.storage import SECONDS, Code, Memory, Ref, Store, database, near, opened, refused, rows, stub_of, vector
 
-CODES = pb.TokenCodes(encoding="int8", codes=b"\x01\x02\x03")
+CODES = pb.TokenCodes(encoding="float32", codes=near(0.25))
+OTHERS = pb.TokenCodes(encoding="float32", codes=near(0.75))
 
 
 @pytest.fixture(scope="module")
@@ -28,13 +29,9 @@ def store(stub: StorageServiceStub) -> Store:
 
 
 def found_codes(store: Store, content: str) -> pb.TokenCodes | None:
-    """The token codes with which a search returns the memory."""
-    request = pb.SearchMemoriesRequest(
-        namespace=store.namespace, keyword=pb.KeywordArm(query=content, k=1), token_codes=True
-    )
-    (hit,) = store.stub.SearchMemories(request, timeout=SECONDS).hits
-    assert hit.memory.content == content
-    return hit.token_codes if hit.HasField("token_codes") else None
+    """The token codes that a search compared."""
+    told = store.similarities(content, vector(1))[content]
+    return {0.25: CODES, 0.75: OTHERS}[told[0]] if told else None
 
 
 def test_as_many_vectors_are_taken_as_the_contract_says(store: Store) -> None:
@@ -53,13 +50,6 @@ def test_vectors_of_a_model_of_other_dimensions_are_refused_with_the_way_out(sto
         store.add("another model's", others)
     with refused(Code.INVALID_ARGUMENT, "vector", message="must be one vector of 384 dimensions"):
         store.compare(others)
-
-
-def test_token_codes_come_back_where_they_are_asked_for(store: Store) -> None:
-    store.put("zebra", token_codes=CODES)
-    assert found_codes(store, "zebra") == CODES
-    (hit,) = store.search(keyword="zebra").hits
-    assert not hit.HasField("token_codes")
 
 
 @pytest.mark.parametrize(
@@ -84,16 +74,14 @@ def test_token_codes_stay_with_their_content(store: Store) -> None:
     store.delete_id(memory_id)
     store.put("zebra", category="c", key="k")
     assert found_codes(store, "zebra") == CODES
-    other = pb.TokenCodes(encoding="int8", codes=b"\x04")
-    store.put("zebra", b"", token_codes=other)
-    assert found_codes(store, "zebra") == other
+    store.put("zebra", b"", token_codes=OTHERS)
+    assert found_codes(store, "zebra") == OTHERS
     store.put("gnu", category="c", key="k")
     assert found_codes(store, "gnu") is None
 
 
 def test_an_update_to_the_same_content_takes_token_codes(store: Store) -> None:
     memory = store.put("zebra", token_codes=CODES).memory
-    other = pb.TokenCodes(encoding="int8", codes=b"\x04")
 
     def update(codes: pb.TokenCodes | None, *, dry_run: bool = False) -> bool:
         request = pb.UpdateMemoryRequest(
@@ -111,23 +99,11 @@ def test_an_update_to_the_same_content_takes_token_codes(store: Store) -> None:
         return response.changed
 
     assert not update(CODES)
-    assert update(other, dry_run=True)
+    assert update(OTHERS, dry_run=True)
     assert found_codes(store, "zebra") == CODES
-    assert update(other)
+    assert update(OTHERS)
     assert not update(None)
-    assert found_codes(store, "zebra") == other
-
-
-def test_hits_with_large_token_codes_fit_into_an_answer(store: Store) -> None:
-    large = pb.TokenCodes(encoding="int8", codes=bytes(checks.MAX_TOKEN_CODES_BYTES))
-    for number in range(20):
-        store.put(f"zebra {number}", token_codes=large)
-    request = pb.SearchMemoriesRequest(
-        namespace=store.namespace, keyword=pb.KeywordArm(query="zebra", k=20), token_codes=True
-    )
-    hits = store.stub.SearchMemories(request, timeout=SECONDS).hits
-    assert len(hits) == 20
-    assert 10 < sum(hit.HasField("token_codes") for hit in hits) < 20
+    assert found_codes(store, "zebra") == OTHERS
 
 
 def test_vectors_that_another_program_wrote_or_changed_are_searched(home: Path) -> None:

@@ -163,7 +163,7 @@ BROKEN: list[tuple[str, str, list[str]]] = [
     ),
     (
         "what is left of one that is gone",
-        "INSERT INTO hippo_token_codes VALUES (99, 'int8', x'00')",
+        "INSERT INTO hippo_token_codes (memory_id, encoding, codes) VALUES (99, 'int8', x'00')",
         ["rows"],
     ),
 ]

@@ -100,6 +100,15 @@ class Kept:
                 return life.row
         raise RefusedError(Code.NOT_FOUND)
 
+    def similarities(self, tokens: Vectors) -> Vectors:
+        """How near the nearest of its tokens are to those of a query; empty where it has no codes."""
+        own = np.frombuffer(self.codes, np.int8).reshape(-1, DIMENSIONS).astype(np.float32)
+        if not len(own):
+            return tokens[0, :0]
+        unit = own / np.maximum(np.linalg.norm(own, axis=1, keepdims=True), 1)
+        best: Vectors = (unit @ tokens.T).max(axis=0)
+        return best
+
     def begin_life(self, now: int) -> None:
         """Moves what the memory is, or was until it was deleted, to its history."""
         begins = max(now, self.since + 1, (self.row.deleted or 0) + 1)

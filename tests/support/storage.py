@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import base64
 import copy
 import math
@@ -216,6 +217,16 @@ class Store:
         if keyword:
             request.keyword.CopyFrom(pb.KeywordArm(query=keyword, k=k))
         return self.stub.SearchMemories(request, timeout=SECONDS)
+
+    def similarities(self, keyword: str, tokens: bytes, **fields: Any) -> dict[str, list[float]]:
+        """What each memory that the keyword arm returned is told of its tokens, by its content."""
+        request = pb.SearchMemoriesRequest(
+            namespace=self.namespace,
+            keyword=pb.KeywordArm(query=keyword, k=1000),
+            late_interaction=pb.LateInteraction(token_vectors=tokens, **{"depth": 1000, **fields}),
+        )
+        hits = self.stub.SearchMemories(request, timeout=SECONDS).hits
+        return {hit.memory.content: array.array("f", hit.token_similarities).tolist() for hit in hits}
 
     def nearest(self, dense: bytes, k: int = 10, **conditions: Any) -> list[str]:
         """Contents that the dense arm returned, best first."""

@@ -29,7 +29,7 @@ EMBEDDING_SERVICE: str = embedding_pb2.DESCRIPTOR.services_by_name["EmbeddingSer
 STORAGE_SERVICE: str = storage_pb2.DESCRIPTOR.services_by_name["StorageService"].full_name
 INNER_SHARE = 0.95
 """Of the time left that an inner call gets, so that its failure is told before the caller's own deadline ends."""
-VECTOR_FIELDS = frozenset({"vector", "vectors", "dense.vector"})
+VECTOR_FIELDS = frozenset({"vector", "vectors", "hint_vectors", "dense.vector", "late_interaction.token_vectors"})
 STORAGE_RETRIED = (
     # A repeated put finds what the first one stored. A repeated delete or undelete would answer NOT_FOUND, a repeated
     # update that nothing changed or that the version is another, a repeated purge that there was nothing to erase.

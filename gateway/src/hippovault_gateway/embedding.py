@@ -18,6 +18,8 @@ from hippovault_gateway.clients import EMBEDDING, Services, call
 MAX_WINDOWS = 64
 """Vectors of a document: as many as storage keeps of a memory. With the default model's window they reach to the end of
 nearly every memory, however large."""
+MAX_QUERY_TOKENS = 512
+"""As many as storage compares."""
 REQUEST_BYTES = 64 * 1024
 """Of the documents in one request, unless there is but one: they take seconds, and when a batch fails, the next try
 finds in the embedder's cache what this one got."""
@@ -46,7 +48,18 @@ class Embedded:
         return self.vectors[: len(self.vectors) // self.windows]
 
 
-async def query(services: Services, text: str, *, share: float) -> Embedded:
+@dataclass(frozen=True)
+class EmbeddedQuery:
+    """What to search with."""
+
+    vector: bytes
+    """Little-endian float32, of L2 norm 1."""
+    token_vectors: bytes
+    """Of the query's tokens, special ones apart, for storage's LateInteraction; empty where the model tells none."""
+    model_revision: str
+
+
+async def query(services: Services, text: str, *, share: float) -> EmbeddedQuery:
     """Returns what to search with.
 
     Args:
@@ -54,10 +67,19 @@ async def query(services: Services, text: str, *, share: float) -> Embedded:
         text: The query.
         share: Part of the time left that it may take.
     """
-    request = pb.EmbedRequest(texts=[text], input_type=pb.INPUT_TYPE_QUERY)
+    request = pb.EmbedRequest(texts=[text], input_type=pb.INPUT_TYPE_QUERY, token_encoding=pb.TOKEN_ENCODING_FLOAT32)
     with _blaming("query"):
-        [embedded] = _embedded(request, await call(services.embedding.Embed, request, EMBEDDING, share=share))
-    return embedded
+        try:
+            response = await call(services.embedding.Embed, request, EMBEDDING, share=share)
+        except ServiceError as error:
+            if error.code is not grpc.StatusCode.INVALID_ARGUMENT:
+                raise
+            # The model tells no tokens, or not so many. Asked each time: it may be another one by now.
+            request.ClearField("token_encoding")
+            response = await call(services.embedding.Embed, request, EMBEDDING, share=share)
+        [embedded] = _embedded(request, response)
+    token_vectors = response.texts[0].token_codes[: MAX_QUERY_TOKENS * len(embedded.first)]
+    return EmbeddedQuery(embedded.first, token_vectors, embedded.model_revision)
 
 
 async def document(services: Services, text: str) -> Embedded:

@@ -16,7 +16,7 @@ from hippovault_chassis.channels import MAX_ANSWER_BYTES
 from hippovault_chassis.errors import ServiceError
 from hippovault_gateway import embedding, fusion, ranking
 from hippovault_gateway.clients import STORAGE, Services, call
-from hippovault_gateway.embedding import Embedded
+from hippovault_gateway.embedding import EmbeddedQuery
 from hippovault_gateway.limits import MAX_LIMIT, MAX_OVERSAMPLE_FACTOR
 from hippovault_gateway.settings import GatewaySettings
 
@@ -62,7 +62,7 @@ class Recaller:
             namespace=memory_rules.namespace(request.namespace), filter=request.filter, whole=limit * WHOLE_FACTOR
         )
         if embedded:
-            dense = storage_pb2.DenseArm(vector=embedded.first, k=depth, model_revision=embedded.model_revision)
+            dense = storage_pb2.DenseArm(vector=embedded.vector, k=depth, model_revision=embedded.model_revision)
             search.dense.CopyFrom(dense)
         if mode != pb.RECALL_MODE_DENSE:
             search.keyword.CopyFrom(storage_pb2.KeywordArm(query=request.query, k=depth))
@@ -121,7 +121,7 @@ class Recaller:
 
     async def _embedded(
         self, query: str, mode: pb.RecallMode.ValueType
-    ) -> tuple[Embedded | None, pb.Degradation | None]:
+    ) -> tuple[EmbeddedQuery | None, pb.Degradation | None]:
         """Returns the embedded query, or none and why hybrid has to do without."""
         if mode == pb.RECALL_MODE_KEYWORD:
             return None, None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from threadpoolctl import threadpool_limits
+
 from hippovault.storage.v1.maintenance_pb2_grpc import add_MaintenanceServiceServicer_to_server
 from hippovault.storage.v1.storage_pb2_grpc import add_StorageServiceServicer_to_server
 from hippovault_chassis import process, serving
@@ -17,6 +19,8 @@ def main() -> None:
 
 def serve(settings: StorageSettings) -> None:
     """Serves with these settings until the process is asked to stop."""
+    # Each request has a thread: those of BLAS would wait for each other, on a busy machine for 100 ms a product.
+    threadpool_limits(1, user_api="blas")
     with SqliteEngine.open(
         settings.database,
         settings.dimensions,

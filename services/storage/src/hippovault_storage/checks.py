@@ -19,6 +19,7 @@ MAX_SUMMARY_ITEMS = 100
 MAX_VECTORS = 64
 """Of one memory: its content's and those of its parts."""
 MAX_TOKEN_CODES_BYTES = 262_144
+MAX_QUERY_TOKENS = 512
 NORM_TOLERANCE = 1e-3
 FLOAT32 = np.dtype("<f4")
 
@@ -141,6 +142,8 @@ def search(request: pb.SearchMemoriesRequest, dimensions: int) -> None:
         memory_rules.within("keyword.k", request.keyword.k, 1, MAX_K)
     if request.HasField("whole"):
         memory_rules.within("whole", request.whole, 0, MAX_PAGE_SIZE)
+    if request.HasField("late_interaction"):
+        _late_interaction(request.late_interaction, dimensions)
     memory_rules.search_filter(request.filter)
 
 
@@ -180,6 +183,15 @@ def revision(field: str, value: str) -> None:
 
 def vectors(field: str, value: bytes, dimensions: int, most: int = 1) -> None:
     """Checks 1 to `most` vectors: little-endian float32, finite, each of L2 norm 1 within NORM_TOLERANCE."""
+    _rows(field, value, dimensions, most)
+    norms = np.linalg.norm(np.frombuffer(value, FLOAT32).reshape(-1, dimensions).astype(np.float64), axis=1)
+    wrong = norms[~(np.abs(norms - 1) <= NORM_TOLERANCE)]  # Not a number included.
+    if wrong.size:
+        raise ServiceError.invalid(field, f"must be finite and L2-normalised, has the norm {wrong[0]:g}")
+
+
+def _rows(field: str, value: bytes, dimensions: int, most: int) -> None:
+    """Checks that bytes are 1 to `most` rows of the store's dimensions."""
     size = dimensions * FLOAT32.itemsize
     if len(value) % size or not size <= len(value) <= most * size:
         number = f"1 to {most} vectors" if most > 1 else "one vector"
@@ -187,10 +199,15 @@ def vectors(field: str, value: bytes, dimensions: int, most: int = 1) -> None:
         problem = f"must be {number} of {dimensions} dimensions, as this store has them, has {has}"
         way_out = f"use a model of {dimensions} dimensions, or another home with the model's `dimensions` in [storage]"
         raise ServiceError.invalid(field, f"{problem}; {way_out}")
-    norms = np.linalg.norm(np.frombuffer(value, FLOAT32).reshape(-1, dimensions).astype(np.float64), axis=1)
-    wrong = norms[~(np.abs(norms - 1) <= NORM_TOLERANCE)]  # Not a number included.
-    if wrong.size:
-        raise ServiceError.invalid(field, f"must be finite and L2-normalised, has the norm {wrong[0]:g}")
+
+
+def _late_interaction(asked: pb.LateInteraction, dimensions: int) -> None:
+    field = "late_interaction.token_vectors"
+    _rows(field, asked.token_vectors, dimensions, MAX_QUERY_TOKENS)
+    if not np.isfinite(np.frombuffer(asked.token_vectors, FLOAT32)).all():
+        raise ServiceError.invalid(field, "must be finite")
+    memory_rules.within("late_interaction.depth", asked.depth, 1, MAX_PAGE_SIZE)
+    revision("late_interaction.model_revision", asked.model_revision)
 
 
 def _visibility(request: pb.GetMemoryRequest | pb.ListMemoriesRequest) -> None:

@@ -907,7 +907,9 @@ class LateInteraction(_message.Message):
     model_revision: _builtins.str
     """Revision of the model that made them; "" is not checked."""
     depth: _builtins.int
-    """1 to 1,000. Hits of which no arm's rank is better are not compared."""
+    """1 to 1,000. Hits of which no arm's rank is as good are not compared, nor those at the end for which an answer has no
+    room.
+    """
     def __init__(
         self,
         *,

@@ -148,7 +148,13 @@ CREATE TABLE hippo_token_codes (memory_id INTEGER PRIMARY KEY, encoding TEXT NOT
 CREATE TABLE hippo_state (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
 """
 
-MIGRATIONS = (DROP_IN + VECTORS + OURS, ENTITIES_AND_VECTORS)
+# The tokens of hints are told apart from those of the content: each goes with what it is of.
+TOKENS_OF_HINTS = """
+ALTER TABLE hippo_token_codes ADD COLUMN hint_encoding TEXT;
+ALTER TABLE hippo_token_codes ADD COLUMN hint_codes BLOB;
+"""
+
+MIGRATIONS = (DROP_IN + VECTORS + OURS, ENTITIES_AND_VECTORS, TOKENS_OF_HINTS)
 """What turns a file of version N into one of version N + 1, at index N."""
 
 SCHEMA_VERSION = len(MIGRATIONS)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from google.protobuf.duration_pb2 import Duration
 
 from hippovault.memory.v1 import memory_pb2
 from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault_storage import times
-from hippovault_storage.sqlite import distances, models, nearest, query, records, vectors, words
+from hippovault_storage.sqlite import distances, late_interaction, models, nearest, query, records, schema, words
 from hippovault_storage.sqlite.connections import Connection
 from hippovault_storage.sqlite.dense.index import CodeIndex
 from hippovault_storage.sqlite.words import Match, Terms
@@ -20,9 +25,20 @@ Scores = dict[int, float]
 """Score by memory id, best first."""
 
 LIGHT = f"""
-SELECT h.memory_id, h.created_at, h.surprise, {records.SIZE} + iif(?, ({vectors.CODES_SIZE}), 0)
+SELECT h.memory_id, h.created_at, h.surprise, {records.SIZE}
 FROM hippo_memories h JOIN memories m ON m.id = h.memory_id WHERE h.memory_id IN (SELECT value FROM json_each(?))
 """
+
+
+@dataclass
+class Found:
+    """What the arms found."""
+
+    near: Scores = field(default_factory=dict)
+    """What the dense arm returned."""
+    others: Scores = field(default_factory=dict)
+    """Cosines of what the keyword arm alone returned."""
+    matching: dict[int, Match] = field(default_factory=dict)
 
 
 def search(
@@ -31,27 +47,35 @@ def search(
     """Runs the arms that are set and returns the union of what they found.
 
     Raises:
-        ServiceError: FAILED_PRECONDITION when the dense arm's vector is of another model than the store's.
+        ServiceError: FAILED_PRECONDITION when the dense arm's vector, or the query's tokens, are of another model than
+            the store's.
     """
-    if not request.HasField("dense"):
-        return _response(connection, request, {}, {}, words.find(connection, terms, request))
-    moment, to = nearest.begin(connection), distances.vector(request.dense.vector)
-    models.check(connection, request.dense.model_revision)
-    near = nearest.find(connection, index, request, to, moment)
-    matching = words.find(connection, terms, request) if request.HasField("keyword") else {}
-    further = matching.keys() - near.keys()
-    others = distances.of_memories(connection, to, further) if further else {}
-    return _response(connection, request, near, others, matching)
+    response, found = pb.SearchMemoriesResponse(), Found()
+    moment = nearest.begin(connection)
+    for of_model in (request.dense, request.late_interaction):
+        models.check(connection, of_model.model_revision)
+    if request.HasField("dense"):
+        with _timed(response.dense_time):
+            to = distances.vector(request.dense.vector)
+            found.near = nearest.find(connection, index, request, to, moment)
+    if request.HasField("keyword"):
+        with _timed(response.keyword_time):
+            found.matching = words.find(connection, terms, request)
+    if request.HasField("dense") and (further := found.matching.keys() - found.near.keys()):
+        with _timed(response.dense_time):
+            found.others = distances.of_memories(connection, to, further)
+    _fill(connection, request, found, response)
+    return response
 
 
-def _response(
-    connection: Connection, request: pb.SearchMemoriesRequest, near: Scores, others: Scores, matching: dict[int, Match]
-) -> pb.SearchMemoriesResponse:
-    near_ranks, word_ranks, cosine = _ranks(near), _ranks(matching), near | others
-    ids = records.as_json(near.keys() | matching.keys())
-    light = {row[0]: row for row in query.rows(connection, LIGHT, (request.token_codes, ids))}
-    best = sorted(light, key=lambda memory_id: min(near_ranks.get(memory_id, LAST), word_ranks.get(memory_id, LAST)))
-    response = pb.SearchMemoriesResponse()
+def _fill(
+    connection: Connection, request: pb.SearchMemoriesRequest, found: Found, response: pb.SearchMemoriesResponse
+) -> None:
+    """Fills an answer with hits, the best first by the better of their ranks."""
+    near_ranks, word_ranks, cosine = _ranks(found.near), _ranks(found.matching), found.near | found.others
+    ranks = near_ranks | {id_: min(rank, near_ranks.get(id_, LAST)) for id_, rank in word_ranks.items()}
+    light = {row[0]: row for row in query.rows(connection, LIGHT, (records.as_json(ranks),))}
+    best = sorted(light, key=ranks.__getitem__)
     hits = {}
     for memory_id in best:
         hit = hits[memory_id] = response.hits.add(id=memory_id)
@@ -61,17 +85,32 @@ def _response(
             hit.surprise = surprise
         if memory_id in cosine:
             hit.dense.rank, hit.dense.score = near_ranks.get(memory_id, 0), cosine[memory_id]
-        if memory_id in matching:
-            hit.keyword.rank, hit.keyword.score = word_ranks[memory_id], matching[memory_id].score
-        hit.matched_by.extend(_matched_by(matching.get(memory_id), is_near=memory_id in near))
+        match = found.matching.get(memory_id)
+        if match:
+            hit.keyword.rank, hit.keyword.score = word_ranks[memory_id], match.score
+        hit.matched_by.extend(_matched_by(match, is_near=memory_id in found.near))
+    if request.HasField("late_interaction"):
+        with _timed(response.late_interaction_time):
+            compared = [memory_id for memory_id in best if ranks[memory_id] <= request.late_interaction.depth]
+            for memory_id, similarities in _similarities(connection, compared, request).items():
+                hits[memory_id].token_similarities = similarities
     wanted = best[: request.whole] if request.HasField("whole") else best
     whole = records.fitting(((memory_id, light[memory_id][3]) for memory_id in wanted), response.ByteSize())
     for row in records.rows(connection, whole):
         records.fill(connection.vault, hits[row[0]].memory, row)
-    if request.token_codes:
-        for memory_id, codes in vectors.token_codes(connection, whole).items():
-            hits[memory_id].token_codes.CopyFrom(codes)
-    return response
+
+
+def _similarities(connection: Connection, ids: list[int], request: pb.SearchMemoriesRequest) -> dict[int, bytes]:
+    dimensions = connection.of_schema(schema.dimensions)
+    return late_interaction.similarities(connection, ids, request.late_interaction.token_vectors, dimensions)
+
+
+@contextmanager
+def _timed(duration: Duration) -> Iterator[None]:
+    """Adds to a duration what the context takes."""
+    began = time.perf_counter_ns()
+    yield
+    duration.FromNanoseconds(duration.ToNanoseconds() + time.perf_counter_ns() - began)
 
 
 def _ranks(found: Iterable[int]) -> dict[int, int]:

@@ -24,11 +24,6 @@ UNIT_TOLERANCE = 1e-5
 CHUNK = 2_000
 """Memories a transaction of `backfill`."""
 
-CODES_SIZE = """
-SELECT coalesce(sum(octet_length(codes)), 0) FROM hippo_token_codes t WHERE t.memory_id = h.memory_id
-"""
-"""The bytes of a memory's token codes; goes into a query over `h`."""
-
 # vec0 keeps its row ids in this table. Through vec0 itself, which reads the vectors, it would take 20 times as long.
 WITHOUT_COPY = """
 SELECT e.rowid FROM memory_embeddings_rowids e JOIN hippo_memories h ON h.memory_id = e.rowid
@@ -80,7 +75,8 @@ def write_token_codes(connection: Connection, memory_id: int, token_codes: pb.To
         connection.execute("DELETE FROM hippo_token_codes WHERE memory_id = ?", (memory_id,))
     else:
         connection.execute(
-            "REPLACE INTO hippo_token_codes (memory_id, encoding, codes) VALUES (?, ?, ?)",
+            "INSERT INTO hippo_token_codes (memory_id, encoding, codes) VALUES (?, ?, ?) "
+            "ON CONFLICT DO UPDATE SET encoding = excluded.encoding, codes = excluded.codes",
             (memory_id, token_codes.encoding, token_codes.codes),
         )
 
