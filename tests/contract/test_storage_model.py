@@ -56,7 +56,7 @@ from support.waiting import until
 
 SEQUENCES = int(os.environ.get("HIPPOVAULT_TEST_SEQUENCES", "0"))
 """0: the same few in every run."""
-Put = tuple[Memory, list[int], str, bytes]
+Put = tuple[Memory, list[int], str, bytes, bool]
 
 PHASES = (Phase.generate, Phase.shrink) if SEQUENCES else (Phase.generate,)
 STEPS = 30 if SEQUENCES else 25
@@ -80,6 +80,7 @@ PALETTE = [
 FAR = b"".join(vector(*[0.0] * axis, 1, -1, dimensions=DIMENSIONS) for axis in range(4, 24))
 """Vectors at right angles to the palette, so many that a few memories make a code index."""
 VECTORS_OF = [*PALETTE, FAR]
+OF_HINTS = dict(zip(HINTS, PALETTE[2:], strict=False))
 INDEX_MIN_VECTORS = 16
 CANDIDATES = 16
 """Fewer than there are vectors, so that the index chooses."""
@@ -180,14 +181,26 @@ def answer(call: Callable[[], Any]) -> Any:
         return error.code
 
 
-def put_request(memory: Memory, palette: list[int], revision: str, codes: bytes) -> pb.PutMemoryRequest:
-    """A put of vectors by their places in the palette."""
-    encoded = pb.TokenCodes(encoding="int8", codes=codes) if codes else None
-    vectors = b"".join(VECTORS_OF[place] for place in palette)
-    return pb.PutMemoryRequest(memory=memory, vectors=vectors, model_revision=revision, token_codes=encoded)
+def put_request(
+    memory: Memory,
+    palette: list[int],
+    revision: str,
+    codes: bytes,
+    of_hints: bool,  # noqa: FBT001
+) -> pb.PutMemoryRequest:
+    """A put of vectors by their places in the palette, and perhaps of vectors and codes of the hints."""
+    request = pb.PutMemoryRequest(
+        memory=memory, vectors=b"".join(VECTORS_OF[place] for place in palette), model_revision=revision
+    )
+    if codes:
+        request.token_codes.CopyFrom(pb.TokenCodes(encoding="int8", codes=codes))
+    if of_hints and memory.hints:
+        request.hint_vectors = b"".join(OF_HINTS[hint] for hint in memory.hints)
+        request.hint_token_codes.CopyFrom(pb.TokenCodes(encoding="int8", codes=bytes([1] * DIMENSIONS)))
+    return request
 
 
-PUTS = st.tuples(MEMORIES, VECTORS, REVISIONS, CODES)
+PUTS = st.tuples(MEMORIES, VECTORS, REVISIONS, CODES, st.booleans())
 
 
 class StoreMachine(RuleBasedStateMachine):
@@ -235,7 +248,7 @@ class StoreMachine(RuleBasedStateMachine):
     @initialize()
     def put_what_is_far(self) -> None:
         for content in ("far", "farther"):
-            self.put((Memory(namespace=NAMESPACES[0], content=content), [len(PALETTE)], "model-0", b""))
+            self.put((Memory(namespace=NAMESPACES[0], content=content), [len(PALETTE)], "model-0", b"", False))
 
     @rule()
     def restart(self) -> None:
@@ -294,6 +307,7 @@ class StoreMachine(RuleBasedStateMachine):
         mask=st.lists(st.sampled_from(sorted(FIELDS)), min_size=1, max_size=3, unique=True),
         palette=VECTORS.filter(bool),
         codes=CODES,
+        of_hints=st.booleans(),
         version=st.sampled_from([0, 0, 0, 1, 2]),
         dry_run=st.booleans(),
         revision=REVISIONS,
@@ -306,20 +320,24 @@ class StoreMachine(RuleBasedStateMachine):
         mask: list[str],
         palette: list[int],
         codes: bytes,
+        of_hints: bool,  # noqa: FBT001
         version: int,
         dry_run: bool,  # noqa: FBT001
         revision: str,
     ) -> None:
         assume("created_at" not in mask or memory.HasField("created_at"))
         embedded = "content" in mask
-        given = put_request(memory, palette if embedded else [], revision, codes if embedded else b"")
+        of_hints = of_hints and "hints" in mask
+        given = put_request(memory, palette if embedded else [], revision, codes if embedded else b"", of_hints)
         request = pb.UpdateMemoryRequest(
             namespace=namespace,
             ref=ref,
             memory=given.memory,
             vectors=given.vectors,
-            model_revision=given.model_revision if embedded else "",
+            model_revision=given.model_revision,
             token_codes=given.token_codes if given.HasField("token_codes") else None,
+            hint_vectors=given.hint_vectors,
+            hint_token_codes=given.hint_token_codes if given.HasField("hint_token_codes") else None,
             expected_version=version,
             dry_run=dry_run,
         )
@@ -465,7 +483,7 @@ class StoreMachine(RuleBasedStateMachine):
         live = [kept for kept in self.model.kept.values() if kept.row.deleted is None]
         assert (stats.live_memories, stats.deleted_memories) == (len(live), len(self.model.kept) - len(live))
         assert stats.namespaces == len({kept.row.namespace for kept in live})
-        vectors = Counter(kept.row.namespace for kept in live for _ in kept.vectors)
+        vectors = Counter(kept.row.namespace for kept in live for _ in kept.searched)
         assert stats.vectors == vectors.total()
         large = sum(number for number in vectors.values() if number >= INDEX_MIN_VECTORS)
         until(lambda: large <= self.store.GetStats(pb.GetStatsRequest()).indexed_vectors <= vectors.total())

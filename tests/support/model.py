@@ -75,6 +75,13 @@ class Kept:
     vectors: Vectors
     codes: bytes
     history: list[Life] = field(default_factory=list)
+    of_hints: Vectors = field(default_factory=lambda: vectors_of(b""))
+    codes_of_hints: bytes = b""
+
+    @property
+    def searched(self) -> Vectors:
+        """What the dense arm looks at."""
+        return np.concatenate([self.vectors, self.of_hints])
 
     @property
     def lives(self) -> list[Life]:
@@ -91,6 +98,7 @@ class Kept:
         record = replace(self, history=[*self.history])
         if not with_vectors:
             record.row, record.vectors, record.codes = replace(self.row, model_revision=""), vectors_of(b""), b""
+            record.of_hints, record.codes_of_hints = vectors_of(b""), b""
         return record
 
     def as_of(self, instant: int) -> Row:
@@ -102,12 +110,29 @@ class Kept:
 
     def similarities(self, tokens: Vectors) -> Vectors:
         """How near the nearest of its tokens are to those of a query; empty where it has no codes."""
-        own = np.frombuffer(self.codes, np.int8).reshape(-1, DIMENSIONS).astype(np.float32)
+        own = np.frombuffer(self.codes + self.codes_of_hints, np.int8).reshape(-1, DIMENSIONS).astype(np.float32)
         if not len(own):
             return tokens[0, :0]
         unit = own / np.maximum(np.linalg.norm(own, axis=1, keepdims=True), 1)
         best: Vectors = (unit @ tokens.T).max(axis=0)
         return best
+
+    def takes_of_hints(self, request: pb.PutMemoryRequest | pb.UpdateMemoryRequest, hints: tuple[str, ...]) -> bool:
+        """Whether it gets the vectors of hints that a write gives, and with them its hints."""
+        embedded = bool(request.vectors) or bool(len(self.vectors))
+        return bool(request.hint_vectors) and embedded and (self.row.hints != hints or not len(self.of_hints))
+
+    def take_of_hints(
+        self, request: pb.PutMemoryRequest | pb.UpdateMemoryRequest, before: tuple[str, ...], *, takes: bool
+    ) -> None:
+        """Takes what belongs to the hints, once everything else is as it will be."""
+        replaced = self.row.hints != before
+        if takes or replaced:
+            self.of_hints = vectors_of(request.hint_vectors if takes else b"")
+        if request.hint_token_codes.codes or replaced:
+            self.codes_of_hints = request.hint_token_codes.codes
+        if not self.codes:
+            self.codes_of_hints = b""
 
     def begin_life(self, now: int) -> None:
         """Moves what the memory is, or was until it was deleted, to its history."""
@@ -200,10 +225,16 @@ class Model:
         """Returns what the memory is afterwards, and the outcome."""
         given = request.memory
         kept = self.find(given.namespace, given.content, given.category, given.key)
+        before: tuple[str, ...]
+        outcome: Outcome
         if kept and kept.row.deleted is None and kept.row.content == given.content:
-            if request.vectors and not len(kept.vectors):
+            before = kept.row.hints
+            hints = tuple(given.hints) if given.key or given.hints else before
+            takes = kept.takes_of_hints(request, hints)
+            if takes or (request.vectors and not len(kept.vectors)):
                 self._take_model(request.model_revision)
             self._merge(kept, request, now)
+            kept.take_of_hints(request, before, takes=takes)
             return kept.row, EXISTED
         if not request.vectors:
             raise RefusedError(Code.FAILED_PRECONDITION)
@@ -211,11 +242,13 @@ class Model:
         if kept is None:
             kept = Kept(self._given(self._next_id(), request, "{}", now, now, 1), now, vectors_of(b""), b"")
             self.kept[kept.row.id] = kept
-            outcome: Outcome = CREATED
+            before, outcome = (), CREATED
         else:
-            outcome = self._replace(kept, request, now)
+            before, outcome = kept.row.hints, self._replace(kept, request, now)
         kept.vectors = vectors_of(request.vectors)
         kept.codes = request.token_codes.codes or kept.codes
+        takes = bool(request.hint_vectors) and (kept.row.hints != before or not len(kept.of_hints))
+        kept.take_of_hints(request, before, takes=takes)
         return kept.row, outcome
 
     def _replace(self, kept: Kept, request: pb.PutMemoryRequest, now: int) -> Outcome:
@@ -282,15 +315,20 @@ class Model:
         if replace(row, hints=()) != replace(before, hints=()):
             row = replace(row, updated=kept.touched(now))
         self._check_free(row)
-        if embeds:
+        takes = kept.takes_of_hints(request, row.hints)
+        if embeds or takes:
             self._take_model(request.model_revision, dry_run=request.dry_run)
+        codes = request.token_codes.codes if embeds else request.token_codes.codes or kept.codes
+        of_hints = request.hint_token_codes.codes or (kept.codes_of_hints if row.hints == before.hints else b"")
+        different = codes != kept.codes or (bool(kept.codes) and of_hints != kept.codes_of_hints)
         if not request.dry_run:
             if changed:
                 kept.begin_life(now)
             if embeds:
-                kept.vectors, kept.codes = vectors_of(request.vectors), request.token_codes.codes
-            kept.row = row
-        return row, embeds or row != before
+                kept.vectors = vectors_of(request.vectors)
+            kept.row, kept.codes = row, codes
+            kept.take_of_hints(request, before.hints, takes=takes)
+        return row, embeds or takes or different or row != before
 
     def _take_model(self, revision: str, *, dry_run: bool = False) -> None:
         if any(len(kept.vectors) for kept in self.kept.values()) and self.revision not in {"", revision}:
@@ -359,7 +397,7 @@ class Model:
 
     def nearest(self, scope: Iterable[Kept], query: Vectors) -> list[tuple[int, float]]:
         """Ids with the cosine of the nearest vector of each, best first."""
-        found = [(kept, float((kept.vectors @ query).max())) for kept in scope if len(kept.vectors)]
+        found = [(kept, float((kept.searched @ query).max())) for kept in scope if len(kept.searched)]
         found.sort(key=lambda pair: (-pair[1], -pair[0].row.created, pair[0].row.id))
         return [(kept.row.id, cosine) for kept, cosine in found]
 

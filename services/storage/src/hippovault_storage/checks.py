@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from hippovault.memory.v1 import memory_pb2
+from hippovault.storage.v1 import maintenance_pb2
 from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault_chassis import memory_rules
 from hippovault_chassis.errors import ServiceError
@@ -17,7 +18,7 @@ MAX_K = 10_000
 MAX_NEWEST = 1_000
 MAX_SUMMARY_ITEMS = 100
 MAX_VECTORS = 64
-"""Of one memory: its content's and those of its parts."""
+"""Of one memory's content and of its parts; those of its hints come on top."""
 MAX_TOKEN_CODES_BYTES = 262_144
 MAX_QUERY_TOKENS = 512
 NORM_TOLERANCE = 1e-3
@@ -39,6 +40,8 @@ Referring = (
     | pb.UndeleteMemoryRequest
 )
 """Requests about one memory."""
+Embedding = pb.PutMemoryRequest | pb.UpdateMemoryRequest | maintenance_pb2.MemoryRecord
+"""What has vectors and token codes of a memory."""
 
 
 def put(request: pb.PutMemoryRequest, dimensions: int) -> None:
@@ -164,15 +167,36 @@ def summarize(request: pb.SummarizeMemoriesRequest) -> None:
 
 
 def embedding(request: pb.PutMemoryRequest | pb.UpdateMemoryRequest, dimensions: int) -> None:
-    """Checks what a write says of its content's embedding: vectors, token codes and the model that made them."""
+    """Checks what a write says of embeddings: vectors, token codes and the model that made them."""
     if request.vectors:
         vectors("vectors", request.vectors, dimensions, MAX_VECTORS)
     revision("model_revision", request.model_revision)
     if request.HasField("token_codes"):
-        memory_rules.text("token_codes.encoding", request.token_codes.encoding, memory_rules.MAX_NAME_BYTES)
-        size = len(request.token_codes.codes)
-        if not 1 <= size <= MAX_TOKEN_CODES_BYTES:
-            raise ServiceError.invalid("token_codes.codes", f"must have 1 to {MAX_TOKEN_CODES_BYTES} bytes, has {size}")
+        token_codes("token_codes", request.token_codes)
+    of_hints(request, dimensions)
+
+
+def of_hints(value: Embedding, dimensions: int) -> None:
+    """Checks the vectors and token codes of hints: they are all of the memory that comes with them."""
+    hints = len(value.memory.hints)
+    if value.hint_vectors:
+        if not hints:
+            raise ServiceError.invalid("hint_vectors", "must be given with memory.hints, and not without")
+        vectors("hint_vectors", value.hint_vectors, dimensions, hints)
+        if (rows := len(value.hint_vectors) // (dimensions * FLOAT32.itemsize)) != hints:
+            raise ServiceError.invalid("hint_vectors", f"must be one for each of {hints} hints, are {rows}")
+    if value.HasField("hint_token_codes"):
+        if not hints:
+            raise ServiceError.invalid("hint_token_codes", "must be given with memory.hints, and not without")
+        token_codes("hint_token_codes", value.hint_token_codes)
+
+
+def token_codes(field: str, value: pb.TokenCodes) -> None:
+    """Checks the codes of tokens, which may be of any encoding."""
+    memory_rules.text(f"{field}.encoding", value.encoding, memory_rules.MAX_NAME_BYTES)
+    size = len(value.codes)
+    if not 1 <= size <= MAX_TOKEN_CODES_BYTES:
+        raise ServiceError.invalid(f"{field}.codes", f"must have 1 to {MAX_TOKEN_CODES_BYTES} bytes, has {size}")
 
 
 def revision(field: str, value: str) -> None:

@@ -45,8 +45,10 @@ def record(value: pb.MemoryRecord, dimensions: int) -> None:
     if value.vectors:
         _vectors(value, dimensions)
     if value.HasField("token_codes"):
-        memory_rules.text("token_codes.encoding", value.token_codes.encoding, memory_rules.MAX_NAME_BYTES)
-        memory_rules.within("token_codes.codes", len(value.token_codes.codes), 1, checks.MAX_TOKEN_CODES_BYTES)
+        checks.token_codes("token_codes", value.token_codes)
+    checks.of_hints(value, dimensions)
+    if value.hint_vectors and not value.vectors:
+        raise ServiceError.invalid("hint_vectors", "must be given with vectors, and not without")
 
 
 def _memory(memory: memory_pb2.Memory) -> None:

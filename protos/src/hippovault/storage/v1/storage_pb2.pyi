@@ -43,7 +43,9 @@ class PutMemoryRequest(_message.Message):
     model_revision: _builtins.str
     """Revision of the model that made the vectors; "" when it is not known."""
     hint_vectors: _builtins.bytes
-    """A row for each of memory.hints, in order; or none. They go when the hints are replaced."""
+    """A row for each of memory.hints, in order; or none. They go when the hints are replaced. A memory whose content has
+    no vectors takes none.
+    """
     pending: _builtins.bool
     """Stores the memory also without vectors: they are to come by EmbedMemory."""
     request_id: _builtins.str
@@ -57,7 +59,7 @@ class PutMemoryRequest(_message.Message):
 
     @_builtins.property
     def hint_token_codes(self) -> Global___TokenCodes:
-        """Of the tokens of all hints."""
+        """Of the tokens of all hints. A memory whose content has no token codes takes none."""
 
     def __init__(
         self,

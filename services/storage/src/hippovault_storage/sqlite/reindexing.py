@@ -14,7 +14,7 @@ import apsw
 from hippovault.memory.v1 import memory_pb2
 from hippovault.storage.v1 import maintenance_pb2 as pb
 from hippovault_chassis import deadline
-from hippovault_storage.sqlite import query, records, schema, vectors, writes
+from hippovault_storage.sqlite import hint_vectors, query, records, schema, vectors, writes
 from hippovault_storage.sqlite.connections import Connection
 from hippovault_storage.sqlite.dense.index import CodeIndex
 from hippovault_storage.sqlite.readers import Readers
@@ -76,6 +76,8 @@ def _reindex_chunk(connection: Connection, *, last: int) -> list[int]:
     writes.remove_words(connection, [memory.id for memory in memories if not _lives(memory)])
     writes.write_words(connection, [memory for memory in memories if _lives(memory)])
     vectors.refresh(connection, ids)
+    for memory_id in hint_vectors.unfit(connection, memories):
+        vectors.write_of_hints(connection, memory_id, b"")
     return ids
 
 

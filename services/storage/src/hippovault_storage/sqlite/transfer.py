@@ -15,8 +15,9 @@ from hippovault.storage.v1 import maintenance_pb2 as pb
 from hippovault_chassis.channels import MAX_ANSWER_BYTES
 from hippovault_chassis.errors import ServiceError
 from hippovault_storage import record_checks, times
-from hippovault_storage.sqlite import history, identity, models, query, records, vectors, writes
+from hippovault_storage.sqlite import hint_vectors, history, identity, models, query, records, vectors, writes
 from hippovault_storage.sqlite.connections import Connection
+from hippovault_storage.sqlite.hint_vectors import Due
 
 Stored = bool | ServiceError
 """Whether a record was stored, or why it must not be."""
@@ -35,6 +36,7 @@ IDS = (
 )
 FIRST_VECTOR = "SELECT content_embedding FROM memory_embeddings WHERE rowid = ?"
 PARTS = "SELECT vector FROM hippo_vectors WHERE memory_id = ? AND place > 0 ORDER BY place"
+OF_HINTS = "SELECT vector FROM hippo_vectors WHERE memory_id = ? AND place < 0 ORDER BY place DESC"
 
 
 def export(connection: Connection, request: pb.ExportMemoriesRequest) -> Iterator[pb.MemoryRecord]:
@@ -72,8 +74,12 @@ def _records(connection: Connection, memory_id: int, *, with_vectors: bool) -> I
     record = pb.MemoryRecord(memory=memory, since=times.timestamp(history.since(connection, memory_id)))
     if with_vectors:
         record.vectors = _vectors(connection, memory_id)
-        for codes in vectors.token_codes(connection, [memory_id]).values():
-            record.token_codes.CopyFrom(codes)
+        if record.vectors:
+            record.hint_vectors = _widened(query.column(connection, OF_HINTS, (memory_id,)))
+        if codes := vectors.token_codes(connection, memory_id):
+            record.token_codes.CopyFrom(codes.of_content)
+            if codes.of_hints:
+                record.hint_token_codes.CopyFrom(codes.of_hints)
     size = record.ByteSize()
     for version in history.versions(connection, memory):
         added = version.ByteSize()
@@ -90,9 +96,11 @@ def _vectors(connection: Connection, memory_id: int) -> bytes:
     first = query.value(connection, FIRST_VECTOR, (memory_id,))
     if first is None or not np.isfinite(np.frombuffer(first, vectors.FLOAT32)).all():
         return b""
-    parts = query.column(connection, PARTS, (memory_id,))
-    widened = [np.frombuffer(part, vectors.FLOAT16).astype(vectors.FLOAT32).tobytes() for part in parts]
-    return b"".join([first, *widened])
+    return bytes(first) + _widened(query.column(connection, PARTS, (memory_id,)))
+
+
+def _widened(kept: Iterable[bytes]) -> bytes:
+    return np.frombuffer(b"".join(kept), vectors.FLOAT16).astype(vectors.FLOAT32).tobytes()
 
 
 def _whole(requests: Iterable[pb.ImportMemoriesRequest]) -> Iterator[Numbered]:
@@ -177,6 +185,7 @@ def _store(connection: Connection, record: pb.MemoryRecord) -> bool:
         vectors.write(connection, memory.id, record.vectors, codes)
     else:
         vectors.write_token_codes(connection, memory.id, codes)
+    hint_vectors.write(connection, memory.id, Due(record.hint_vectors, record.hint_token_codes))
     return True
 
 

@@ -8,7 +8,7 @@ from hippovault.memory.v1 import memory_pb2
 from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault_chassis.errors import ServiceError
 from hippovault_storage import merging, times
-from hippovault_storage.sqlite import history, identity, models, records, vectors, writes
+from hippovault_storage.sqlite import hint_vectors, history, identity, models, records, vectors, writes
 from hippovault_storage.sqlite.connections import Connection
 
 Memory = memory_pb2.Memory
@@ -27,8 +27,10 @@ def update(connection: Connection, request: pb.UpdateMemoryRequest) -> pb.Update
     identity.check_free(connection, memory, stored)
     takes_vector = merging.takes_vector(stored, memory, request, embedded=embedded)
     codes = request.token_codes if request.HasField("token_codes") else None
-    takes_codes = codes is not None and codes != vectors.token_codes(connection, [stored.id]).get(stored.id)
-    if takes_vector:
+    there = vectors.token_codes(connection, stored.id)
+    takes_codes = codes is not None and codes != (there and there.of_content)
+    of_hints = hint_vectors.due(connection, request, memory, stored, embedded=embedded or takes_vector)
+    if takes_vector or of_hints.vectors:
         (models.check if request.dry_run else models.take)(connection, request.model_revision)
     if not request.dry_run:
         _apply(connection, memory, stored, now)
@@ -36,7 +38,8 @@ def update(connection: Connection, request: pb.UpdateMemoryRequest) -> pb.Update
             vectors.write(connection, memory.id, request.vectors, codes)
         elif takes_codes:
             vectors.write_token_codes(connection, memory.id, codes)
-    changed = takes_vector or takes_codes or memory != stored
+        hint_vectors.write(connection, memory.id, of_hints)
+    changed = takes_vector or takes_codes or of_hints.is_something or memory != stored
     return pb.UpdateMemoryResponse(memory=records.as_read(memory), changed=changed)
 
 

@@ -1,12 +1,14 @@
 """What the dense arm looks at: every vector of a memory, and the codes of its tokens.
 
 vec0 has the first vector of each memory as float32, as other programs write and read it. hippo_vectors has all of them
-as float16, each in a row of its own: the one source of distances, see `distances`.
+as float16, each in a row of its own: the one source of distances, see `distances`. Those of the content have the places
+0, 1, …, those of the hints -1, -2, …
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +35,10 @@ COPY_ALONE = """
 SELECT v.memory_id FROM hippo_vectors v
 WHERE v.place = 0 AND NOT EXISTS (SELECT 1 FROM memory_embeddings_rowids e WHERE e.rowid = v.memory_id)
 """
+OF_HINTS_ALONE = """
+DELETE FROM hippo_vectors WHERE place < 0 AND memory_id IN (SELECT value FROM json_each(?))
+    AND memory_id NOT IN (SELECT rowid FROM memory_embeddings_rowids)
+"""
 UPDATE = "UPDATE memory_embeddings SET content_embedding = ?2 WHERE rowid = ?1"
 BOTH = """
 SELECT json_each.value, e.content_embedding, (
@@ -46,7 +52,7 @@ def insert(connection: Connection, memory_id: int, rows: bytes, token_codes: pb.
     dimensions, insertion = connection.of_schema(_table)
     matrix = np.frombuffer(rows, FLOAT32).reshape(-1, dimensions)
     connection.execute(insertion, (memory_id, rows[: matrix[0].nbytes]))
-    _insert_halves(connection, memory_id, halves(matrix))
+    _insert_halves(connection, memory_id, halves(matrix), range(len(matrix)))
     if token_codes is not None:
         write_token_codes(connection, memory_id, token_codes)
 
@@ -70,7 +76,7 @@ def write(connection: Connection, memory_id: int, rows: bytes, token_codes: pb.T
 
 
 def write_token_codes(connection: Connection, memory_id: int, token_codes: pb.TokenCodes | None) -> None:
-    """Gives a memory token codes in place of those that it had; None for none."""
+    """Gives the content of a memory token codes in place of those that it had; None for none, its hints' included."""
     if token_codes is None:
         connection.execute("DELETE FROM hippo_token_codes WHERE memory_id = ?", (memory_id,))
     else:
@@ -81,13 +87,34 @@ def write_token_codes(connection: Connection, memory_id: int, token_codes: pb.To
         )
 
 
-def token_codes(connection: Connection, ids: Iterable[int]) -> dict[int, pb.TokenCodes]:
-    """Returns the token codes of those memories that have them."""
-    stored = (
-        "SELECT memory_id, encoding, codes FROM hippo_token_codes WHERE memory_id IN (SELECT value FROM json_each(?))"
-    )
-    rows = query.rows(connection, stored, (records.as_json(ids),))
-    return {memory_id: pb.TokenCodes(encoding=encoding, codes=codes) for memory_id, encoding, codes in rows}
+def write_of_hints(connection: Connection, memory_id: int, rows: bytes) -> None:
+    """Gives the hints of a memory their vectors, in place of those that they had; nothing for none."""
+    connection.execute("DELETE FROM hippo_vectors WHERE memory_id = ? AND place < 0", (memory_id,))
+    matrix = np.frombuffer(rows, FLOAT32).reshape(-1, connection.of_schema(schema.dimensions))
+    _insert_halves(connection, memory_id, halves(matrix), range(-1, -1 - len(matrix), -1))
+
+
+def write_token_codes_of_hints(connection: Connection, memory_id: int, token_codes: pb.TokenCodes) -> None:
+    """Gives the hints of a memory, whose content has token codes, theirs; without codes for none."""
+    told = (token_codes.encoding, token_codes.codes) if token_codes.codes else (None, None)
+    statement = "UPDATE hippo_token_codes SET hint_encoding = ?, hint_codes = ? WHERE memory_id = ?"
+    connection.execute(statement, (*told, memory_id))
+
+
+class TokenCodes(NamedTuple):
+    """The token codes of a memory."""
+
+    of_content: pb.TokenCodes
+    of_hints: pb.TokenCodes | None
+
+
+def token_codes(connection: Connection, memory_id: int) -> TokenCodes | None:
+    """Returns the token codes of a memory, if it has any."""
+    stored = "SELECT encoding, codes, hint_encoding, hint_codes FROM hippo_token_codes WHERE memory_id = ?"
+    for encoding, codes, hint_encoding, hint_codes in query.rows(connection, stored, (memory_id,)):
+        of_hints = pb.TokenCodes(encoding=hint_encoding, codes=hint_codes) if hint_codes else None
+        return TokenCodes(pb.TokenCodes(encoding=encoding, codes=codes), of_hints)
+    return None
 
 
 def purge(connection: Connection, ids: Iterable[int]) -> None:
@@ -114,6 +141,7 @@ def refresh(connection: Connection, ids: Sequence[int]) -> None:
         if copies.tobytes() != (half or b""):
             _write_halves(connection, memory_id, copies)
             write_token_codes(connection, memory_id, None)
+    connection.execute(OF_HINTS_ALONE, (records.as_json(ids),))
 
 
 def halves(matrix: npt.NDArray[np.float32]) -> npt.NDArray[np.float16]:
@@ -143,12 +171,14 @@ def _insertion(connection: Connection) -> str:
 
 
 def _write_halves(connection: Connection, memory_id: int, matrix: npt.NDArray[np.float16]) -> None:
-    connection.execute("DELETE FROM hippo_vectors WHERE memory_id = ?", (memory_id,))
-    _insert_halves(connection, memory_id, matrix)
+    connection.execute("DELETE FROM hippo_vectors WHERE memory_id = ? AND place >= 0", (memory_id,))
+    _insert_halves(connection, memory_id, matrix, range(len(matrix)))
 
 
-def _insert_halves(connection: Connection, memory_id: int, matrix: npt.NDArray[np.float16]) -> None:
+def _insert_halves(
+    connection: Connection, memory_id: int, matrix: npt.NDArray[np.float16], places: Iterable[int]
+) -> None:
     connection.executemany(
         "INSERT INTO hippo_vectors (memory_id, place, vector) VALUES (?, ?, ?)",
-        [(memory_id, place, row.tobytes()) for place, row in enumerate(matrix)],
+        [(memory_id, place, row.tobytes()) for place, row in zip(places, matrix, strict=True)],
     )

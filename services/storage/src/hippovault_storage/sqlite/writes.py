@@ -12,7 +12,7 @@ from hippovault.memory.v1 import memory_pb2
 from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault_chassis.errors import ServiceError
 from hippovault_storage import merging, times
-from hippovault_storage.sqlite import foreign, history, identity, models, query, records, text, vectors
+from hippovault_storage.sqlite import foreign, hint_vectors, history, identity, models, query, records, text, vectors
 from hippovault_storage.sqlite.connections import Connection
 
 Memory = memory_pb2.Memory
@@ -59,7 +59,8 @@ def _put(connection: Connection, request: pb.PutMemoryRequest, take_model: TakeM
             field="vectors",
         )
     takes_vectors = bool(request.vectors) and not (existed and embedded)
-    if takes_vectors:
+    of_hints = hint_vectors.due(connection, request, memory, stored, embedded=embedded or takes_vectors)
+    if takes_vectors or of_hints.vectors:
         take_model(request.model_revision)
     if stored and outcome in ENDING:
         history.begin_life(connection, stored, now)
@@ -70,6 +71,7 @@ def _put(connection: Connection, request: pb.PutMemoryRequest, take_model: TakeM
         write_vectors(connection, memory.id, request.vectors, _token_codes(connection, request, stored))
     elif request.HasField("token_codes"):
         vectors.write_token_codes(connection, memory.id, request.token_codes)
+    hint_vectors.write(connection, memory.id, of_hints)
     return pb.PutMemoryResponse(memory=records.as_read(memory), outcome=outcome)
 
 
@@ -156,7 +158,8 @@ def _token_codes(connection: Connection, request: pb.PutMemoryRequest, stored: M
         return request.token_codes
     if stored is None or stored.content != request.memory.content:
         return None
-    return vectors.token_codes(connection, [stored.id]).get(stored.id)
+    there = vectors.token_codes(connection, stored.id)
+    return there.of_content if there else None
 
 
 def write(connection: Connection, memory: Memory, stored: Memory | None) -> None:

@@ -9,8 +9,9 @@ import numpy.typing as npt
 
 from hippovault_chassis import deadline
 from hippovault_storage.checks import NORM_TOLERANCE
-from hippovault_storage.sqlite import query, records, schema, vectors
+from hippovault_storage.sqlite import hint_vectors, query, records, schema, vectors
 from hippovault_storage.sqlite.connections import Connection
+from hippovault_storage.sqlite.verifying import contents
 from hippovault_storage.sqlite.verifying.findings import Findings
 
 HALF_TOLERANCE = 4e-3
@@ -21,19 +22,26 @@ LACKING = """
 SELECT memory_id FROM hippo_memories
 WHERE model_revision <> '' AND memory_id NOT IN (SELECT rowid FROM memory_embeddings_rowids)
 """
-GAPS = "SELECT memory_id FROM hippo_vectors GROUP BY memory_id HAVING count(*) <> max(place) + 1 OR min(place) <> 0"
+GAPS = """
+SELECT memory_id FROM hippo_vectors GROUP BY memory_id HAVING max(place) >= 0 AND (
+    count(*) FILTER (WHERE place >= 0) <> max(place) + 1 OR count(*) FILTER (WHERE place < 0) <> max(-min(place), 0)
+)
+"""
+OF_HINTS_ALONE = "SELECT memory_id FROM hippo_vectors GROUP BY memory_id HAVING max(place) < 0"
+OF_HINTS = "SELECT DISTINCT memory_id FROM hippo_vectors WHERE place < 0"
 FIRST = "SELECT rowid, content_embedding FROM memory_embeddings"
 COPIES = "SELECT memory_id, vector FROM hippo_vectors WHERE place = 0 AND memory_id IN (SELECT value FROM json_each(?))"
 OURS = """
 SELECT memory_id, model_revision <> '' FROM hippo_memories WHERE memory_id IN (SELECT value FROM json_each(?))
 """
-PARTS = "SELECT memory_id, vector FROM hippo_vectors WHERE place > 0"
+PARTS = "SELECT memory_id, vector FROM hippo_vectors WHERE place <> 0"
 
 BY_ID = (
     (NOBODYS, "it is not there, yet has a vector"),
     (LACKING, "it has no vector"),
     (vectors.COPY_ALONE, "it has a vector in hippo_vectors, and none in memory_embeddings"),
     (GAPS, "the places of its vectors have gaps"),
+    (OF_HINTS_ALONE, "its hints have vectors, its content has none"),
 )
 
 Row = tuple[int, Any]
@@ -52,6 +60,9 @@ def look(connection: Connection, findings: Findings) -> None:
     for batch in query.chunks(connection, PARTS, (), query.CHUNK):
         deadline.remaining()
         _look_at_parts(findings, batch, width)
+    for batch in query.chunks(connection, OF_HINTS, (), query.CHUNK):
+        deadline.remaining()
+        _look_at_hints(connection, findings, [memory_id for (memory_id,) in batch])
 
 
 def _look_at_firsts(connection: Connection, findings: Findings, batch: list[Row], width: int) -> None:
@@ -75,7 +86,13 @@ def _look_at_parts(findings: Findings, batch: list[Row], width: int) -> None:
     for memory_id, vector in batch:
         whole = len(vector) == width * vectors.FLOAT16.itemsize
         if not whole or not _of_norm_1(np.frombuffer(vector, vectors.FLOAT16)[np.newaxis], HALF_TOLERANCE)[0]:
-            findings.wrong(f"memory {memory_id}: a vector of a part of it is not finite and of norm 1")
+            findings.wrong(f"memory {memory_id}: a vector of a part of it, or of a hint, is not finite and of norm 1")
+
+
+def _look_at_hints(connection: Connection, findings: Findings, ids: list[int]) -> None:
+    memories = [memory for _, memory in contents.read(connection, ids) if not isinstance(memory, str)]
+    for memory_id in hint_vectors.unfit(connection, memories):
+        findings.wrong(f"memory {memory_id}: it has another number of hints than of vectors of hints")
 
 
 def _of_norm_1(matrix: npt.NDArray[Any], tolerance: float) -> npt.NDArray[np.bool_]:
