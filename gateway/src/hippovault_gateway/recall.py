@@ -8,7 +8,10 @@ from itertools import takewhile
 from typing import NamedTuple
 
 import grpc
+import numpy as np
+from google.protobuf.duration_pb2 import Duration
 
+from hippovault.memory.v1 import memory_pb2
 from hippovault.memory.v1 import memory_service_pb2 as pb
 from hippovault.storage.v1 import storage_pb2
 from hippovault_chassis import memory_rules
@@ -17,6 +20,7 @@ from hippovault_chassis.errors import ServiceError
 from hippovault_gateway import embedding, fusion, ranking
 from hippovault_gateway.clients import STORAGE, Services, call
 from hippovault_gateway.embedding import EmbeddedQuery
+from hippovault_gateway.fusion import Floats, Scores
 from hippovault_gateway.limits import MAX_LIMIT, MAX_OVERSAMPLE_FACTOR
 from hippovault_gateway.settings import GatewaySettings
 
@@ -25,6 +29,8 @@ EMBEDDING_SHARE = 0.5
 """Part of the time left that the query's embedding may take where the keyword arm can answer alone."""
 WHOLE_FACTOR = 2
 """Hits that come with their memory for each wanted one; the rerank seldom lifts one from further below."""
+MAX_COMPARED = 1_000
+"""Hits whose tokens storage compares at most."""
 REST_SECONDS = 2.0
 """How long hybrid recalls do at most without an embedder that failed."""
 REST_FACTOR = 2
@@ -49,6 +55,7 @@ class Recaller:
     def __init__(self, services: Services, settings: GatewaySettings) -> None:
         self._services = services
         self._settings = settings
+        self._fusion = settings.fusion()
         self._embedder_rests_until = 0.0
         self._degradation: pb.Degradation | None = None
 
@@ -56,7 +63,32 @@ class Recaller:
         """Returns the best hits, best first."""
         mode = request.mode or pb.RECALL_MODE_HYBRID
         limit = self._check(request, mode)
+        times, watch = pb.RecallTimes(), Stopwatch()
         embedded, degradation = await self._embedded(request.query, mode)
+        watch.lap(times.embed)
+        search = self._request(request, mode, limit, embedded)
+        found, mismatch = await self._search(search)
+        watch.lap(times.search)
+        times.keyword.CopyFrom(found.keyword_time)
+        times.dense.CopyFrom(found.dense_time)
+        times.late_interaction.CopyFrom(found.late_interaction_time)
+        relevances, late = self._relevances(found.hits, mode)
+        watch.lap(times.fuse)
+        best = self._ranked(found.hits, relevances, late, boost=not request.no_surprise_boost)[:limit]
+        best = await self._whole(search.namespace, best)
+        hits = _within_bytes([_hit(ranked) for ranked in takewhile(_has_memory, best)])
+        watch.lap(times.rerank)
+        return pb.RecallResponse(
+            hits=hits,
+            mode=mode,
+            degradation=degradation or mismatch,
+            omitted_hits=len(best) - len(hits),
+            times=times,
+        )
+
+    def _request(
+        self, request: pb.RecallRequest, mode: pb.RecallMode.ValueType, limit: int, embedded: EmbeddedQuery | None
+    ) -> storage_pb2.SearchMemoriesRequest:
         depth = self._depth(request, mode, limit)
         search = storage_pb2.SearchMemoriesRequest(
             namespace=memory_rules.namespace(request.namespace), filter=request.filter, whole=limit * WHOLE_FACTOR
@@ -66,12 +98,15 @@ class Recaller:
             search.dense.CopyFrom(dense)
         if mode != pb.RECALL_MODE_DENSE:
             search.keyword.CopyFrom(storage_pb2.KeywordArm(query=request.query, k=depth))
-        found, mismatch = await self._search(search)
-        degradation = degradation or mismatch
-        best = self._ranked(found.hits, mode, boost=not request.no_surprise_boost)[:limit]
-        best = await self._whole(search.namespace, best)
-        hits = _within_bytes([_hit(ranked) for ranked in takewhile(_has_memory, best)])
-        return pb.RecallResponse(hits=hits, mode=mode, degradation=degradation, omitted_hits=len(best) - len(hits))
+        if embedded and embedded.token_vectors and mode == pb.RECALL_MODE_HYBRID:
+            search.late_interaction.CopyFrom(
+                storage_pb2.LateInteraction(
+                    token_vectors=embedded.token_vectors,
+                    model_revision=embedded.model_revision,
+                    depth=min(depth, MAX_COMPARED),
+                )
+            )
+        return search
 
     async def _search(
         self, search: storage_pb2.SearchMemoriesRequest
@@ -83,6 +118,7 @@ class Recaller:
             if error.reason != MODEL_MISMATCH or not search.HasField("keyword"):
                 raise
             search.ClearField("dense")
+            search.ClearField("late_interaction")
             degradation = pb.Degradation(missing=pb.RECALL_MODE_DENSE, reason=error.message)
             return await call(self._services.storage.SearchMemories, search, STORAGE), degradation
 
@@ -117,7 +153,7 @@ class Recaller:
         """Returns how many hits each arm is asked for."""
         factor = request.oversample_factor or self._settings.oversample_factor
         wanted = limit if request.no_surprise_boost else limit * factor
-        return max(wanted, fusion.POOL) if mode == pb.RECALL_MODE_HYBRID else wanted
+        return max(wanted, self._fusion.pool) if mode == pb.RECALL_MODE_HYBRID else wanted
 
     async def _embedded(
         self, query: str, mode: pb.RecallMode.ValueType
@@ -142,23 +178,56 @@ class Recaller:
                 self._embedder_rests_until, self._degradation = rests_until, degradation
             return None, degradation
 
+    def _relevances(
+        self, found: Sequence[storage_pb2.SearchHit], mode: pb.RecallMode.ValueType
+    ) -> tuple[Floats, Floats]:
+        """Returns the relevance of each hit, 0 to 1, and what late interaction says of it, NaN where nothing."""
+        scores = _scores(found)
+        late = fusion.late_interaction(scores.tokens, self._fusion.contrast)
+        if mode == pb.RECALL_MODE_DENSE:
+            return np.array([ranking.similarity(1 - cosine) for cosine in scores.cosine.tolist()]), late
+        if mode == pb.RECALL_MODE_KEYWORD:
+            return fusion.keyword(scores.bm25), late
+        return fusion.hybrid(scores, late, self._fusion), late
+
     def _ranked(
-        self, found: Sequence[storage_pb2.SearchHit], mode: pb.RecallMode.ValueType, *, boost: bool
+        self, found: Sequence[storage_pb2.SearchHit], relevances: Floats, late: Floats, *, boost: bool
     ) -> list[_Ranked]:
         now = time.time()
         ranked = [
-            self._scored(hit, relevance, now, boost=boost)
-            for hit, relevance in zip(found, _relevances(found, mode), strict=True)
+            self._scored(hit, relevance, late_score, now, boost=boost)
+            for hit, relevance, late_score in zip(found, relevances.tolist(), _arm_scores(late), strict=True)
         ]
         # Ties: more relevant, then newer, then lower id.
         ranked.sort(key=lambda hit: (-hit.score, -hit.relevance, -hit.created_at, hit.found.id))
         return ranked
 
-    def _scored(self, found: storage_pb2.SearchHit, relevance: float, now: float, *, boost: bool) -> _Ranked:
+    def _scored(
+        self,
+        found: storage_pb2.SearchHit,
+        relevance: float,
+        late: memory_pb2.ArmScore | None,
+        now: float,
+        *,
+        boost: bool,
+    ) -> _Ranked:
         created_at = found.created_at.seconds + found.created_at.nanos / 1e9
         decayed = ranking.decay((now - created_at) / ranking.SECONDS_A_DAY, self._settings.half_life_days)
         score = ranking.score(relevance, found.surprise, decayed, self._settings.decay_floor) if boost else relevance
-        return _Ranked(found, score, relevance, decayed, created_at)
+        return _Ranked(found, score, relevance, decayed, created_at, late)
+
+
+class Stopwatch:
+    """Tells how long one step after another took."""
+
+    def __init__(self) -> None:
+        self._since = time.perf_counter_ns()
+
+    def lap(self, duration: Duration) -> None:
+        """Writes what has passed since the last lap."""
+        now = time.perf_counter_ns()
+        duration.FromNanoseconds(now - self._since)
+        self._since = now
 
 
 def _rest_seconds(error: ServiceError, spent: float) -> float:
@@ -174,6 +243,7 @@ class _Ranked(NamedTuple):
     relevance: float
     decay: float
     created_at: float
+    late_interaction: memory_pb2.ArmScore | None
 
 
 def _has_memory(ranked: _Ranked) -> bool:
@@ -189,6 +259,7 @@ def _hit(ranked: _Ranked) -> pb.Hit:
         surprise=found.surprise,
         decay=ranked.decay,
         matched_by=found.matched_by,
+        late_interaction=ranked.late_interaction,
     )
     if found.HasField("dense"):
         hit.dense.CopyFrom(found.dense)
@@ -199,15 +270,26 @@ def _hit(ranked: _Ranked) -> pb.Hit:
     return hit
 
 
-def _relevances(found: Sequence[storage_pb2.SearchHit], mode: pb.RecallMode.ValueType) -> list[float]:
-    """Returns the relevance of each hit, 0 to 1."""
-    cosine = [hit.dense.score if hit.HasField("dense") else None for hit in found]
-    bm25 = [hit.keyword.score if hit.HasField("keyword") else None for hit in found]
-    if mode == pb.RECALL_MODE_DENSE:
-        return [ranking.similarity(1 - hit.dense.score) for hit in found]
-    if mode == pb.RECALL_MODE_KEYWORD:
-        return fusion.keyword(bm25)
-    return fusion.hybrid(cosine, bm25)
+def _scores(found: Sequence[storage_pb2.SearchHit]) -> Scores:
+    rows = [np.frombuffer(hit.token_similarities, "<f4") for hit in found]
+    tokens = np.full((len(found), max(map(len, rows), default=0)), np.nan)
+    for place, row in enumerate(rows):
+        if row.size:
+            tokens[place] = row
+    return Scores(
+        cosine=np.array([hit.dense.score if hit.HasField("dense") else np.nan for hit in found]),
+        bm25=np.array([hit.keyword.score for hit in found]),
+        tokens=tokens,
+    )
+
+
+def _arm_scores(late: Floats) -> list[memory_pb2.ArmScore | None]:
+    """Returns place and score of each hit, where late interaction says something of it."""
+    scores: list[memory_pb2.ArmScore | None] = [None] * len(late)
+    order = np.argsort(-late, kind="stable")  # NaN comes last.
+    for rank, place in enumerate(order[: np.count_nonzero(~np.isnan(late))].tolist(), 1):
+        scores[place] = memory_pb2.ArmScore(rank=rank, score=float(late[place]))
+    return scores
 
 
 def _within_bytes(hits: list[pb.Hit]) -> list[pb.Hit]:

@@ -11,6 +11,7 @@ from cyclopts import Parameter, validators
 
 from hippovault_chassis.errors import ServiceError
 from hippovault_chassis.settings import ProcessSettings
+from hippovault_gateway.fusion import Fusion
 from hippovault_gateway.limits import MAX_OVERSAMPLE_FACTOR
 from hippovault_gateway.surprise import Weights
 
@@ -18,9 +19,15 @@ ToolSet = Literal["hippo", "shodh", "all"]
 Fraction = Annotated[float, Parameter(validator=validators.Number(gte=0, lte=1))]
 
 
+MAX_POOL = 1_000
+
+
 def _finite(_type: object, value: float) -> None:
     if not math.isfinite(value):
         raise ValueError("Must be a finite number.")
+
+
+NotNegative = Annotated[float, Parameter(validator=(validators.Number(gte=0), _finite))]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +60,21 @@ class GatewaySettings(ProcessSettings):
     prediction_weight: Fraction = 0.3
     """Weight of the prediction loss in a surprise; without a backend it goes to outlier (2/3) and engagement (1/3)."""
 
+    pool: Annotated[int, Parameter(validator=validators.Number(gte=1, lte=MAX_POOL))] = Fusion.pool
+    """Hits of each arm that hybrid recall fuses, at least."""
+    sharpness: NotNegative = Fusion.sharpness
+    """Power of a score's part of its arm's best."""
+    confidence: NotNegative = Fusion.confidence
+    """Power of how far an arm's best hit stands out, by which the arm's votes count."""
+    dense_weight: NotNegative = Fusion.dense
+    """Weight of the vectors' votes."""
+    keyword_weight: NotNegative = Fusion.keyword
+    """Weight of the words' votes."""
+    late_interaction_weight: NotNegative = Fusion.late_interaction
+    """Weight of the tokens' votes."""
+    contrast: NotNegative = Fusion.contrast
+    """Power of how far a query's token tells hits apart, by which it counts."""
+
     def embedding_target(self) -> str:
         """Returns where the embedding service is reached."""
         return self.embedding or f"unix:{self.layout.socket('embedding')}"
@@ -60,6 +82,18 @@ class GatewaySettings(ProcessSettings):
     def storage_target(self) -> str:
         """Returns where the storage service is reached."""
         return self.storage or f"unix:{self.layout.socket('storage')}"
+
+    def fusion(self) -> Fusion:
+        """Returns how hybrid recall fuses its arms."""
+        return Fusion(
+            pool=self.pool,
+            sharpness=self.sharpness,
+            confidence=self.confidence,
+            dense=self.dense_weight,
+            keyword=self.keyword_weight,
+            late_interaction=self.late_interaction_weight,
+            contrast=self.contrast,
+        )
 
     def surprise_weights(self) -> Weights:
         """Returns the weights of the surprise score.
