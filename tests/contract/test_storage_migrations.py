@@ -108,6 +108,31 @@ def test_version_1_reads_back_equal(path: Path) -> None:
     assert_whole(path)
 
 
+# ------------------------------------------------------------------------------------------------- our own version 2
+
+
+def test_version_2_reads_back_equal_and_takes_what_is_new(path: Path) -> None:
+    write_fixture(path, "hippovault_2")
+    with in_process(path) as (stub, _):
+        store = Store(stub, "default")
+        zebra, milk = store.get_id(1), store.get(entity("shopping", "milk"))
+        assert (zebra.status, zebra.surprise, zebra.updated_at) == ("open", SURPRISE, at(1_700_000_101.25))
+        assert (milk.content, milk.version, list(milk.hints)) == (
+            "Oat milk is out again.", 2, ["What should I buy at the grocery?"],
+        )  # fmt: skip
+        assert store.as_of(entity("shopping", "milk"), 1_700_000_102.5).content == "Oat milk is out."
+        assert store.nearest(unit(1), 1) == [zebra.content]
+        assert store.similarities("zebra milk", unit(4) + unit(5)) == {milk.content: [1, 0], zebra.content: [0, 1]}
+        request = store.request("Oat milk is out again.", b"", category="shopping", key="milk", hints=milk.hints)
+        request.hint_vectors, request.model_revision = unit(6), "model-1"
+        request.hint_token_codes.CopyFrom(pb.TokenCodes(encoding="float32", codes=unit(5)))
+        stub.PutMemory(request)
+        assert store.nearest(unit(6), 1) == [milk.content]
+        assert store.similarities("milk", unit(4) + unit(5)) == {milk.content: [1, 1]}
+    assert file_version(path) == schema.SCHEMA_VERSION
+    assert_whole(path)
+
+
 # ---------------------------------------------------------------------------------------------- what others have made
 
 

@@ -37,7 +37,7 @@ DERIVED = {
     "sizes": "SELECT id, sz FROM hippo_fts_docsize ORDER BY id",
     "tags": "SELECT tag, memory_id FROM hippo_tags ORDER BY tag, memory_id",
     "vectors": "SELECT memory_id, place, vector FROM hippo_vectors ORDER BY memory_id, place",
-    "codes": "SELECT memory_id, encoding, codes FROM hippo_token_codes ORDER BY memory_id",
+    "codes": "SELECT * FROM hippo_token_codes ORDER BY memory_id",
 }
 
 

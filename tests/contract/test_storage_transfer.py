@@ -122,10 +122,12 @@ def fill(store: Store) -> None:
     store.delete_id(first.id)
     store.add("The zebra crossed.", near(0.25), hints=["Who crossed again?"], surprise=SURPRISE)
     request = pb.PutMemoryRequest(
-        memory=Memory(namespace="work", content="Of several parts."),
+        memory=Memory(namespace="work", content="Of several parts.", hints=["Of how many?", "Of which?"]),
         vectors=unit(0) + unit(1) + vector(0.6, 0.8),
         model_revision="model-1",
         token_codes=pb.TokenCodes(encoding="int8", codes=b"\x00\xffcodes"),
+        hint_vectors=unit(7) + vector(0.8, 0.6),
+        hint_token_codes=pb.TokenCodes(encoding="sign", codes=b"\xff\x00"),
     )
     store.stub.PutMemory(request, timeout=SECONDS)
 
@@ -152,6 +154,8 @@ def test_what_was_imported_is_found(tmp_path: Path, target: Both) -> None:
     assert store.matching("crossed") == ["The zebra crossed."]
     assert store.matching("deleted") == []
     assert Store(store.stub, "work").nearest(vector(0.6, 0.8), 1) == ["Of several parts."]
+    (hit,) = Store(store.stub, "work").search(dense=unit(7)).hits
+    assert hit.dense.score == pytest.approx(1, abs=1e-3)
 
 
 def test_importing_twice_changes_nothing(tmp_path: Path, target: Both) -> None:
@@ -208,9 +212,13 @@ def test_a_namespace_and_no_vectors_may_be_asked_for(tmp_path: Path) -> None:
         (record,) = source.exported("work")
         assert len(record.vectors) == 3 * len(unit(0))
         assert record.token_codes.codes == b"\x00\xffcodes"
+        assert record.hint_vectors[: len(unit(7))] == unit(7)
+        assert np.frombuffer(record.hint_vectors, "<f4")[384:386] == pytest.approx([0.8, 0.6], abs=1e-3)
+        assert record.hint_token_codes == pb.TokenCodes(encoding="sign", codes=b"\xff\x00")
         (bare,) = source.exported("work", without_vectors=True)
         assert not bare.vectors
-        assert not bare.HasField("token_codes")
+        assert not bare.hint_vectors
+        assert not any(bare.HasField(field) for field in ("token_codes", "hint_token_codes"))
         assert bare.memory == record.memory
 
 
@@ -313,12 +321,14 @@ def test_a_later_record_takes_the_vectors_of_the_one_before(target: Both) -> Non
     record = record_of("text", 200)
     record.vectors = unit(3) + unit(4)
     record.token_codes.CopyFrom(pb.TokenCodes(encoding="int8", codes=b"codes"))
+    record.memory.hints.append("hint")
+    record.hint_vectors = unit(5)
     target.imported(record)
     assert target.imported(record_of("text", 300)) == (1, 0, 0)
     (back,) = target.exported()
-    assert not back.vectors
+    assert back.vectors == back.hint_vectors == b""
     assert not back.HasField("token_codes")
-    assert target.store.nearest(unit(4)) == []
+    assert target.store.nearest(unit(4)) == target.store.nearest(unit(5)) == []
 
 
 # ------------------------------------------------------------------------------------------------------ what is wrong
@@ -348,6 +358,10 @@ WRONG: list[tuple[str, Record]] = [
     ("vectors", Record(memory=record_of("text").memory, vectors=unit(0) * 65)),
     ("vectors", Record(memory=record_of("text").memory, vectors=np.full(384, np.nan, "<f4").tobytes())),
     ("token_codes.encoding", Record(memory=record_of("text").memory, token_codes=pb.TokenCodes(codes=b"c"))),
+    ("hint_vectors", Record(memory=record_of("text").memory, vectors=unit(0), hint_vectors=unit(1))),
+    ("hint_vectors", Record(memory=record_of("text", hints=["h"]).memory, hint_vectors=unit(1))),
+    ("hint_vectors", Record(memory=record_of("text", hints=["h"]).memory, vectors=unit(0), hint_vectors=unit(1) * 2)),
+    ("hint_token_codes", Record(memory=record_of("text").memory, hint_token_codes=pb.TokenCodes(codes=b"c"))),
     ("history", Record(memory=record_of("text").memory, history=[of_history(2, 1)])),
     ("history", Record(memory=record_of("text").memory, history=[of_history(1, 3), of_history(2, 4)])),
     (

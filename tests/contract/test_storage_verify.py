@@ -45,7 +45,9 @@ def fill(process: Process) -> None:
     with connected(process) as stub:
         for namespace in (NAMESPACE, "default"):
             store = Store(stub, namespace)
-            store.add(CONTENT, near(0.3), tags=["a", "b"], hints=["one", "two"], metadata='{"n": [1]}')
+            hinted = store.request(CONTENT, near(0.3), tags=["a", "b"], hints=["one", "two"], metadata='{"n": [1]}')
+            hinted.hint_vectors = near(0.6) + near(0.7)
+            stub.PutMemory(hinted, timeout=SECONDS)
             store.add("keyed", near(0.4), category="c", key="k", surprise={"score": 0.5, "version": 1})
             store.add("parts", vector(1) + near(0.2) + near(0.1), tags=["a"])
             store.delete_id(store.add("deleted", near(0.5), tags=["a"]).id)
@@ -84,7 +86,7 @@ def test_a_sound_store_has_nothing_wrong_and_stays_as_it_is(filled: Path) -> Non
         assert checked["integrity"] == len(before) // 8192
         assert (checked["rows"], checked["contents"], checked["tags"]) == (8, 8, 8)
         assert checked["words"] == 6
-        assert checked["vectors"] == 12
+        assert checked["vectors"] == 16
         assert database(filled).read_bytes() == before
 
 
@@ -156,6 +158,11 @@ BROKEN: list[tuple[str, str, list[str]]] = [
     ("a vector of a part", "UPDATE hippo_vectors SET vector = zeroblob(768) WHERE place = 1", ["vectors"]),
     ("a short vector of a part", "UPDATE hippo_vectors SET vector = x'003c' WHERE place = 1", ["vectors"]),
     ("a gap", "DELETE FROM hippo_vectors WHERE place = 1", ["vectors"]),
+    ("a vector of a hint", "UPDATE hippo_vectors SET vector = zeroblob(768) WHERE place = -1", ["vectors"]),
+    ("a gap among hints", "DELETE FROM hippo_vectors WHERE place = -1", ["vectors"]),
+    ("a hint without a vector", "DELETE FROM hippo_vectors WHERE place = -2", ["vectors"]),
+    ("a vector of no hint", "UPDATE hippo_memories SET hints = '[\"one\"]' WHERE memory_id = 1", ["words", "vectors"]),
+    ("vectors of hints alone", "DELETE FROM hippo_vectors WHERE memory_id = 1 AND place >= 0", ["vectors"]),
     (
         "a history that overlaps",
         OVERLAP,

@@ -369,12 +369,18 @@ def write_fixture(path: Path, name: str) -> None:
     text = (Path(__file__).parents[1] / "data" / f"{name}.sql").read_text(encoding="utf-8")
     with opened(path) as file:
         file.create_scalar_function("unit", lambda *axis: unit(cast("int", axis[0])), 1)
+        file.create_scalar_function("half", lambda *axis: half(cast("int", axis[0])), 1)
         rows(file, text)
 
 
 def unit(axis: int) -> bytes:
     """The unit vector along an axis."""
     return vector(*[0.0] * axis, 1)
+
+
+def half(axis: int) -> bytes:
+    """The same in half the bytes."""
+    return struct.pack(f"<{DIMENSIONS}e", *[0.0] * axis, 1.0, *[0.0] * (DIMENSIONS - axis - 1))
 
 
 def rows(connection: apsw.Connection, sql: str, values: Sequence[Any] = ()) -> list[Any]:
