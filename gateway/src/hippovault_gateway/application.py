@@ -8,6 +8,7 @@ import time
 from importlib.metadata import version
 
 import grpc
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from hippovault.embedding.v1 import embedding_pb2
 from hippovault.memory.v1 import memory_service_pb2 as pb
@@ -25,6 +26,10 @@ from hippovault_gateway.update import Updater
 MAX_HOURS = 87_600.0
 DEFAULT_HOURS = 24.0
 TOP_TAGS = 10
+ALL_TAGS = 100
+"""As many as storage counts."""
+FIRST_INSTANT = Timestamp(seconds=-62_135_596_800)
+"""The year 1."""
 HIGHLIGHTS = 5
 VERSION = version("hippovault-gateway")
 PING_SECONDS = 2.0
@@ -46,6 +51,8 @@ class Application:
         self._started = time.monotonic()
         self.mcp_http_url = ""
         """Where MCP over HTTP is served, for `ping`; the gateway sets it once it listens."""
+        self.mcp_answer_bytes = settings.mcp_answer_bytes
+        """What an answer over MCP may have, unless the call says otherwise."""
         scorer, entities = Scorer(services, settings.surprise_weights()), Entities(services)
         rememberer = Rememberer(services, scorer)
         self.remember = rememberer.remember
@@ -65,10 +72,18 @@ class Application:
         hours = request.hours if request.HasField("hours") else DEFAULT_HOURS
         if not (math.isfinite(hours) and 0 < hours <= MAX_HOURS):
             raise ServiceError.invalid("hours", f"must be more than 0 and at most {MAX_HOURS:g}, is {hours:g}")
+        since = Timestamp()
+        since.FromNanoseconds(time.time_ns() - int(hours * 3600 * 1e9))
+        return await self._summarize(request.namespace, since, TOP_TAGS)
+
+    async def summarize_all(self, namespace: str) -> pb.SummarizeSessionResponse:
+        """Sums up all memories of a namespace."""
+        return await self._summarize(namespace, FIRST_INSTANT, ALL_TAGS)
+
+    async def _summarize(self, namespace: str, since: Timestamp, tags: int) -> pb.SummarizeSessionResponse:
         summarize = storage_pb2.SummarizeMemoriesRequest(
-            namespace=memory_rules.namespace(request.namespace), top_tags=TOP_TAGS, highlights=HIGHLIGHTS
+            namespace=memory_rules.namespace(namespace), since=since, top_tags=tags, highlights=HIGHLIGHTS
         )
-        summarize.since.FromNanoseconds(time.time_ns() - int(hours * 3600 * 1e9))
         response = await call(self._services.storage.SummarizeMemories, summarize, STORAGE)
         return pb.SummarizeSessionResponse(summary=response.summary)
 

@@ -13,7 +13,13 @@ from hippovault.memory.v1 import memory_service_pb2 as pb
 from hippovault_chassis import memory_rules
 from hippovault_chassis.errors import ServiceError
 from hippovault_gateway.documents import MODES, Input, MemoryInput, Tags, mode_value
-from hippovault_gateway.limits import MAX_LIMIT, MAX_OVERSAMPLE_FACTOR, MAX_PAGE_SIZE
+from hippovault_gateway.limits import (
+    MAX_ANSWER_BYTES,
+    MAX_LIMIT,
+    MAX_OVERSAMPLE_FACTOR,
+    MAX_PAGE_SIZE,
+    MIN_ANSWER_BYTES,
+)
 
 MAX_ID = 2**63 - 1
 REQUEST_FIELDS = {
@@ -57,16 +63,24 @@ class NamespaceArguments(Arguments):
     """What every tool but ping takes."""
 
     namespace: str = ""
-    """Scope; default "default"."""
+
+
+class AnswerArguments(Arguments):
+    """What tools take whose answers may be long."""
+
+    max_bytes: int | None = None
+
+    def most(self, default: int) -> int:
+        """Returns how many bytes the answer may have."""
+        wanted = default if self.max_bytes is None else self.max_bytes
+        return memory_rules.within("max_bytes", wanted, MIN_ANSWER_BYTES, MAX_ANSWER_BYTES)
 
 
 class FilterArguments(NamespaceArguments):
     """What narrows a search or a list."""
 
     tags: Tags = Field(default_factory=list)
-    """Only memories with any of these tags."""
     memory_type: str = ""
-    """Only memories of this type."""
 
     def filter(self) -> memory_pb2.Filter:
         """Returns the conditions."""
@@ -76,16 +90,25 @@ class FilterArguments(NamespaceArguments):
 class RememberArguments(MemoryInput, Arguments):
     """A memory."""
 
+    request_id: str = ""
+    """Of your choice: a repeat with the same one does nothing."""
 
-class RecallArguments(FilterArguments):
+    def request(self) -> pb.RememberRequest:
+        """Returns the request."""
+        request = super().request()
+        request.request_id = self.request_id
+        return request
+
+
+class RecallArguments(FilterArguments, AnswerArguments):
     """A question and how to answer it."""
 
     query: str
-    """What to look for, in natural language."""
+    """In natural language."""
     limit: int | None = None
-    """Hits wanted, 1 to 100; default 10."""
+    """1 to 100, default 10."""
     mode: Mode = "hybrid"
-    """By meaning (dense, semantic), by words (keyword) or both; default hybrid."""
+    """By meaning (dense, semantic), words (keyword), or both."""
     no_surprise_boost: bool = False
     """Rank by relevance alone."""
     oversample_factor: int | None = None
@@ -108,37 +131,47 @@ class RecallArguments(FilterArguments):
         return within("limit", self.limit, MAX_LIMIT)
 
 
-class ListArguments(FilterArguments):
-    """Which page of the newest memories."""
+class PageArguments(AnswerArguments):
+    """Which page of a list."""
 
-    n: int | None = None
-    """Memories wanted, 1 to 100; default 20."""
     limit: int | None = None
-    """Same as n."""
+    """1 to 100, default 20."""
     page_token: str = ""
-    """next_page_token of the page before."""
+    """next_page_token of the last page."""
+
+    def size(self) -> int | None:
+        """Returns how many items are wanted; None when the caller leaves it open."""
+        return within("limit", self.limit, MAX_PAGE_SIZE)
+
+
+class MemoriesArguments(FilterArguments, PageArguments):
+    """Which page of which memories."""
 
     def request(self) -> pb.ListMemoriesRequest:
         """Returns the request."""
         return pb.ListMemoriesRequest(
-            namespace=self.namespace,
-            page_size=one_of(MAX_PAGE_SIZE, n=self.n, limit=self.limit),
-            page_token=self.page_token,
-            filter=self.filter(),
+            namespace=self.namespace, page_size=self.size(), page_token=self.page_token, filter=self.filter()
         )
+
+
+class ListArguments(MemoriesArguments):
+    """Which page of the newest memories; n is another name for limit."""
+
+    n: int | None = None
+    """Same as limit."""
+
+    def size(self) -> int | None:
+        """Returns how many memories are wanted; None when the caller leaves it open."""
+        return one_of(MAX_PAGE_SIZE, n=self.n, limit=self.limit)
 
 
 class RefArguments(NamespaceArguments):
     """Which memory, named in exactly one way."""
 
     id: int | None = None
-    """The memory's id."""
     content_hash: str = ""
-    """Or its content_hash."""
     category: str = ""
-    """Or its category, with key."""
     key: str = ""
-    """The key in that category."""
 
     def names_one(self) -> bool:
         """Tells whether a memory is named, in whatever way."""
@@ -164,7 +197,7 @@ class ForgetArguments(RefArguments):
     """Which memory to forget."""
 
     dry_run: bool = False
-    """Only tell what would be forgotten."""
+    """Change nothing."""
 
     def request(self) -> pb.ForgetRequest:
         """Returns the request."""
@@ -175,7 +208,7 @@ class SummaryArguments(NamespaceArguments):
     """How far back to look."""
 
     hours: float | None = None
-    """Hours to look back; default 24."""
+    """To look back, default 24."""
 
     def request(self) -> pb.SummarizeSessionRequest:
         """Returns the request."""

@@ -73,6 +73,11 @@ def _none_is_empty(value: object) -> object:
     return [] if value is None else value
 
 
+def _text_is_one(value: object) -> object:
+    """Takes `"a"` for `["a"]`: names may have commas."""
+    return [value] if isinstance(value, str) else value
+
+
 def _none_is_no_members(value: object) -> object:
     return {} if value is None else value
 
@@ -89,6 +94,7 @@ def _text_of_time(value: object) -> object:
 
 Tags = Annotated[list[str], BeforeValidator(_split_tags), BeforeValidator(_none_is_empty)]
 Texts = Annotated[list[str], BeforeValidator(_none_is_empty)]
+Names = Annotated[list[str], BeforeValidator(_text_is_one), BeforeValidator(_none_is_empty)]
 Time = Annotated[str, BeforeValidator(_text_of_time)]
 
 
@@ -114,19 +120,17 @@ class Details(Input):
     """What a memory may have besides its content and its names."""
 
     tags: Tags = []
-    """Labels to filter by."""
     hints: Texts = []
-    """Up to 3 wordings of questions that this memory answers."""
+    """Up to 3 questions that it answers."""
     memory_type: str = ""
-    """Such as decision, observation, pattern."""
+    """Such as decision."""
     importance: float | None = None
     """0 to 1."""
     metadata: Annotated[dict[str, Any], BeforeValidator(_none_is_no_members)] = {}
-    """Any JSON object of yours."""
     created_at: Time | None = None
     """When it happened, ISO 8601."""
     status: str = ""
-    """State, such as open or done."""
+    """Such as open or done."""
 
     def details(self) -> dict[str, Any]:
         """Returns the fields of a message that has them.
@@ -147,20 +151,15 @@ class Details(Input):
 
 class _Named(Input):
     content: str
-    """The text to remember."""
     namespace: str = ""
-    """The memory's scope; empty means "default"."""
     category: str = ""
     """A group of your choice."""
     key: str = ""
-    """Your own name: remembering the same category and key again updates the memory."""
+    """Your name for it in the category; remembering it again updates it."""
 
 
 class MemoryInput(Details, _Named):
     """What can be remembered: the arguments of `hippo_remember` and a line of a JSONL file."""
-
-    created_at: Time | None = None
-    """When it happened, ISO 8601; now when absent."""
 
     def request(self) -> memory_service_pb2.RememberRequest:
         """Returns the request that remembers it.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from google.protobuf.field_mask_pb2 import FieldMask
 from pydantic import Field
 
@@ -9,15 +11,24 @@ from hippovault.memory.v1 import memory_pb2
 from hippovault.memory.v1 import memory_service_pb2 as pb
 from hippovault_chassis import memory_rules
 from hippovault_chassis.errors import ServiceError
-from hippovault_gateway.arguments import FilterArguments, ListArguments, RecallArguments, RefArguments, within
-from hippovault_gateway.documents import Details, Tags, Texts, Time, timestamp
-from hippovault_gateway.limits import MAX_PAGE_SIZE, MAX_SKIP, MAX_VERSION
+from hippovault_gateway.arguments import (
+    AnswerArguments,
+    FilterArguments,
+    MemoriesArguments,
+    PageArguments,
+    RecallArguments,
+    RefArguments,
+    within,
+)
+from hippovault_gateway.documents import Details, Names, Tags, Time, timestamp
+from hippovault_gateway.limits import MAX_SKIP, MAX_VERSION
 
 VISIBILITIES = {
     "live": memory_pb2.VISIBILITY_LIVE,
     "deleted": memory_pb2.VISIBILITY_DELETED,
     "all": memory_pb2.VISIBILITY_ALL,
 }
+VisibilityName = Annotated[str, Field(json_schema_extra={"enum": list(VISIBILITIES)})]
 CLEARABLE = ("category", "key", "tags", "hints", "memory_type", "importance", "metadata", "status")
 """Fields of a memory that may be empty."""
 RENAMED = {"category": "new_category", "key": "new_key"}
@@ -33,13 +44,12 @@ def visibility(name: str) -> memory_pb2.Visibility.ValueType:
     return VISIBILITIES[memory_rules.choice("visibility", name, VISIBILITIES)]
 
 
-class GetArguments(RefArguments):
+class GetArguments(RefArguments, AnswerArguments):
     """Which memory, and as of when."""
 
     as_of: Time | None = None
-    """The memory as it was then, ISO 8601."""
-    visibility: str = "live"
-    """Whether it is to be live, deleted, or either (all)."""
+    """As it was then, ISO 8601."""
+    visibility: VisibilityName = "live"
 
     def request(self) -> pb.GetMemoryRequest:
         """Returns the request."""
@@ -54,17 +64,11 @@ class AllFilterArguments(FilterArguments):
     """Everything that narrows a search or a list."""
 
     tags_all: Tags = Field(default_factory=list)
-    """Only memories with all of these tags."""
-    memory_types: Texts = Field(default_factory=list)
-    """Only memories of one of these types."""
-    category: Texts = Field(default_factory=list)
-    """Only memories of these categories."""
-    status: Texts = Field(default_factory=list)
-    """Only memories with one of these statuses."""
+    memory_types: Names = Field(default_factory=list)
+    category: Names = Field(default_factory=list)
+    status: Names = Field(default_factory=list)
     since: Time | None = None
-    """Only memories created at this time or later."""
     before: Time | None = None
-    """Only memories created before this time."""
 
     def filter(self) -> memory_pb2.Filter:
         """Returns the conditions."""
@@ -83,14 +87,16 @@ class AllFilterArguments(FilterArguments):
 class SearchArguments(AllFilterArguments, RecallArguments):
     """A question, how to answer it, and what among."""
 
+    explain: bool = False
+    """Add ranks, scores, surprise and times."""
 
-class ScanArguments(AllFilterArguments, ListArguments):
+
+class ScanArguments(AllFilterArguments, MemoriesArguments):
     """Which page of which memories."""
 
     skip: int | None = None
     """Memories to pass over first."""
-    visibility: str = "live"
-    """live, deleted or all."""
+    visibility: VisibilityName = "live"
 
     def request(self) -> pb.ListMemoriesRequest:
         """Returns the request."""
@@ -100,21 +106,13 @@ class ScanArguments(AllFilterArguments, ListArguments):
         return request
 
 
-class HistoryArguments(RefArguments):
+class HistoryArguments(RefArguments, PageArguments):
     """Which memory's past, and which page of it."""
-
-    limit: int | None = None
-    """Versions wanted, 1 to 100; default 20."""
-    page_token: str = ""
-    """next_page_token of the page before."""
 
     def request(self) -> pb.ListMemoryVersionsRequest:
         """Returns the request."""
         return pb.ListMemoryVersionsRequest(
-            namespace=self.namespace,
-            ref=self.ref(),
-            page_size=within("limit", self.limit, MAX_PAGE_SIZE),
-            page_token=self.page_token,
+            namespace=self.namespace, ref=self.ref(), page_size=self.size(), page_token=self.page_token
         )
 
 
@@ -122,17 +120,15 @@ class UpdateArguments(Details, RefArguments):
     """Which memory, and what it is to be; what is not given stays."""
 
     content: str = ""
-    """The new text."""
+    """Makes a new version."""
     new_category: str = ""
-    """The new category."""
     new_key: str = ""
-    """The new key."""
-    clear: Texts = Field(default_factory=list)
-    """Fields to empty."""
+    clear: Names = Field(default_factory=list)
+    """Names of fields to empty."""
     expected_version: int | None = None
-    """Refused unless the memory has this version."""
+    """Else refused."""
     dry_run: bool = False
-    """Only tell what it would be."""
+    """Change nothing."""
 
     def request(self) -> pb.UpdateMemoryRequest:
         """Returns the request."""
@@ -162,7 +158,7 @@ class UndeleteArguments(RefArguments):
     """Which memory to bring back."""
 
     dry_run: bool = False
-    """Only tell what would come back."""
+    """Change nothing."""
 
     def request(self) -> pb.UndeleteRequest:
         """Returns the request."""

@@ -12,7 +12,7 @@ from hippovault_gateway.views import MemoryView, View, iso
 class KeptView(MemoryView):
     """A stored memory that may be deleted."""
 
-    deleted_at: str | None
+    deleted_at: str | None = None
 
     @staticmethod
     def members(memory: memory_pb2.Memory) -> dict[str, Any]:
@@ -54,7 +54,7 @@ class VersionView(View):
 
     memory: KeptView
     since: str
-    until: str | None
+    until: str | None = None
 
     @classmethod
     def of(cls, version: memory_pb2.MemoryVersion, /) -> Self:

@@ -10,3 +10,6 @@ MAX_OVERSAMPLE_FACTOR = 100
 """Candidates fetched for each wanted hit."""
 MAX_VERSION = 2**31 - 1
 """Of a memory, that an update may expect."""
+MIN_ANSWER_BYTES = 4_096
+MAX_ANSWER_BYTES = 1_048_576
+"""Of a tool's answer, as JSON: the least leaves room for one memory's names, the most for one whole memory and more."""

@@ -12,7 +12,7 @@ from cyclopts import Parameter, validators
 from hippovault_chassis.errors import ServiceError
 from hippovault_chassis.settings import ProcessSettings
 from hippovault_gateway.fusion import Fusion
-from hippovault_gateway.limits import MAX_OVERSAMPLE_FACTOR
+from hippovault_gateway.limits import MAX_ANSWER_BYTES, MAX_OVERSAMPLE_FACTOR, MIN_ANSWER_BYTES
 from hippovault_gateway.surprise import Weights
 
 ToolSet = Literal["hippo", "shodh", "all"]
@@ -44,6 +44,10 @@ class GatewaySettings(ProcessSettings):
     Default: 127.0.0.1:7465 for the default home; for others, or where it is taken, a free port that stays theirs."""
     mcp_tools: ToolSet = "all"
     """The tools that MCP over HTTP lists."""
+    mcp_answer_bytes: Annotated[
+        int, Parameter(validator=validators.Number(gte=4 * MIN_ANSWER_BYTES, lte=MAX_ANSWER_BYTES))
+    ] = 32_768
+    """Most of a tool's answer, as JSON, where the call gives no `max_bytes`; contents beyond it become previews."""
 
     oversample_factor: Annotated[int, Parameter(validator=validators.Number(gte=1, lte=MAX_OVERSAMPLE_FACTOR))] = 6
     """Candidates fetched for each wanted hit, before the surprise rerank."""

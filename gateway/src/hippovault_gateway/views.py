@@ -78,25 +78,25 @@ def _shown(metadata: str) -> dict[str, Any]:
 
 
 class MemoryView(View):
-    """A stored memory."""
+    """A stored memory. Members with a default may be left out where they have it."""
 
     id: int
     namespace: str
     content: str
     content_hash: str
-    category: str
-    key: str
-    tags: list[str]
-    hints: list[str]
-    memory_type: str
-    status: str
-    importance: float | None
-    metadata: dict[str, Any]
+    category: str = ""
+    key: str = ""
+    tags: list[str] = Field(default_factory=list)
+    hints: list[str] = Field(default_factory=list)
+    memory_type: str = ""
+    status: str = ""
+    importance: float | None = None
+    metadata: dict[str, Any] = Field(default_factory=dict)
     created_at: str
     updated_at: str
     version: int
-    pending: bool
-    surprise: SurpriseView | None
+    pending: bool = False
+    surprise: SurpriseView | None = None
 
     @staticmethod
     def members(memory: memory_pb2.Memory) -> dict[str, Any]:
@@ -134,23 +134,61 @@ MATCHED_BY = {
 }
 
 
+class BriefHitView(View):
+    """What an agent needs of a recalled memory; the rest costs it context."""
+
+    id: int
+    content: str
+    category: str = ""
+    key: str = ""
+    tags: list[str] = Field(default_factory=list)
+    memory_type: str = ""
+    status: str = ""
+    importance: float | None = None
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    created_at: str
+    pending: bool = False
+    score: Score = Field(description="Compares this answer's hits only.")
+    cosine_similarity: Score | None = Field(default=None, description="Near 0: unrelated.")
+    matched_by: list[str]
+
+    @staticmethod
+    def members(hit: memory_service_pb2.Hit) -> dict[str, Any]:
+        """Returns the members of the JSON form."""
+        memory = MemoryView.members(hit.memory)
+        return {
+            **{name: value for name, value in memory.items() if name in BriefHitView.model_fields},
+            "score": hit.score,
+            "cosine_similarity": hit.cosine_similarity if hit.HasField("cosine_similarity") else None,
+            "matched_by": [MATCHED_BY[found] for found in hit.matched_by],
+        }
+
+    @classmethod
+    def of(cls, hit: memory_service_pb2.Hit, /) -> Self:
+        """Returns the JSON form."""
+        return cls(**cls.members(hit))
+
+
 class HitView(MemoryView):
     """A recalled memory with the reasons for its place."""
 
     score: Score = Field(description="Orders the hits of this answer; tells nothing across answers.")
     relevance: Score = Field(description="Part of score; in keyword and hybrid relative to this answer's best hit.")
-    similarity: Score | None
-    cosine_similarity: Score | None = Field(description="Absolute: near 0 for an unrelated memory.")
+    similarity: Score | None = None
+    cosine_similarity: Score | None = Field(default=None, description="Absolute: near 0 for an unrelated memory.")
     surprise_score: Score
     decay: Score
-    dense_rank: int | None
-    keyword_rank: int | None
-    keyword_score: Score | None = Field(description="BM25; null when no word matches.")
+    dense_rank: int | None = None
+    keyword_rank: int | None = None
+    keyword_score: Score | None = Field(default=None, description="BM25; null when no word matches.")
+    late_interaction_rank: int | None = None
+    late_interaction_score: Score | None = Field(default=None, description="How near its tokens come to the query's.")
     matched_by: list[str] = Field(description="content and hint by words, dense by meaning.")
 
     @classmethod
     def of_hit(cls, hit: memory_service_pb2.Hit) -> Self:
         """Returns the JSON form."""
+        late = hit.late_interaction if hit.HasField("late_interaction") else None
         return cls(
             **cls.members(hit.memory),
             score=hit.score,
@@ -162,27 +200,49 @@ class HitView(MemoryView):
             dense_rank=hit.dense.rank or None,
             keyword_rank=hit.keyword.rank or None,
             keyword_score=hit.keyword.score if hit.HasField("keyword") else None,
+            late_interaction_rank=late.rank if late else None,
+            late_interaction_score=late.score if late else None,
             matched_by=[MATCHED_BY[found] for found in hit.matched_by],
         )
 
 
-class RecallView(View):
+class BriefRecallView(View):
     """The answer of a recall, best hit first."""
+
+    hits: list[BriefHitView]
+    mode: str
+    degraded: str = Field(description="Why an arm is missing, or empty.")
+    omitted_hits: int
+
+    @classmethod
+    def of(cls, response: memory_service_pb2.RecallResponse, /) -> Self:
+        """Returns the JSON form."""
+        return cls(hits=[BriefHitView.of(hit) for hit in response.hits], **recall_members(response))
+
+
+class RecallView(View):
+    """The answer of a recall with its reasons, best hit first."""
 
     hits: list[HitView]
     mode: str
     degraded: str = Field(description="Why an arm is missing; empty when none is.")
     omitted_hits: int = Field(description="Hits left off, since the answer would be too large.")
+    times_ms: dict[str, float] = Field(description="Where the time went; what ran beside something else is in both.")
 
     @classmethod
     def of(cls, response: memory_service_pb2.RecallResponse, /) -> Self:
         """Returns the JSON form."""
-        return cls(
-            hits=[HitView.of_hit(hit) for hit in response.hits],
-            mode=mode_name(response.mode),
-            degraded=response.degradation.reason,
-            omitted_hits=response.omitted_hits,
-        )
+        times = {field.name: value.ToMicroseconds() / 1000 for field, value in response.times.ListFields()}
+        return cls(hits=[HitView.of_hit(hit) for hit in response.hits], times_ms=times, **recall_members(response))
+
+
+def recall_members(response: memory_service_pb2.RecallResponse) -> dict[str, Any]:
+    """Returns the members that every form of a recall's answer has."""
+    return {
+        "mode": mode_name(response.mode),
+        "degraded": response.degradation.reason,
+        "omitted_hits": response.omitted_hits,
+    }
 
 
 OUTCOMES = {
@@ -194,12 +254,12 @@ OUTCOMES = {
 
 
 class RememberView(View):
-    """What became of a memory."""
+    """What became of a memory; its content is truncated where its end has no vector."""
 
     memory: MemoryView
-    outcome: str = Field(description="created, existed, updated or revived.")
-    duplicate: bool = Field(description="Whether the same content was there already.")
-    truncated: bool = Field(description="Whether the content's end has no vector.")
+    outcome: str
+    duplicate: bool
+    truncated: bool
 
     @classmethod
     def of(cls, response: memory_service_pb2.RememberResponse, /) -> Self:

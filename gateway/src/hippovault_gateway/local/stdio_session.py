@@ -8,7 +8,18 @@ if TYPE_CHECKING:
     from typing import Any, TypeGuard
 
 READ_ONLY = frozenset(
-    {"hippo_recall", "hippo_list_recent", "hippo_session_summary", "retrieve_memory", "list_memories", "ping"}
+    {
+        "hippo_recall",
+        "hippo_search",
+        "hippo_get_entity",
+        "hippo_list_recent",
+        "hippo_scan",
+        "hippo_history",
+        "hippo_session_summary",
+        "retrieve_memory",
+        "list_memories",
+        "ping",
+    }
 )
 """The tools whose calls may be sent again when nobody knows what became of them."""
 TRIES = 3

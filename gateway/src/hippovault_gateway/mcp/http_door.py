@@ -9,10 +9,13 @@ import socket
 from collections.abc import AsyncIterator, Iterator
 
 import grpc
+import mcp_types
 import uvicorn
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
 from mcp.server.transport_security import RequestBodyLimitMiddleware, TransportSecuritySettings
+from mcp.shared.jsonrpc_dispatcher import progress_token_from_params
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
@@ -55,14 +58,19 @@ async def http_door(application: Application, candidates: list[str], tool_set: T
         host, port = listener.getsockname()[:2]
         authority = f"[{host}]" if listener.family == socket.AF_INET6 else host
         calls = Calls()
-        manager = StreamableHTTPSessionManager(
-            server.build(application, calls, tool_set),
-            json_response=True,
-            stateless=True,
-            security_settings=_security(authority),
-            max_request_body_size=messages.MAX_BYTES,
-        )
-        async with manager.run(), _serving(_application(application, manager), listener):
+        served = server.build(application, calls, tool_set)
+
+        def manager(*, json_response: bool) -> StreamableHTTPSessionManager:
+            return StreamableHTTPSessionManager(
+                served,
+                json_response=json_response,
+                stateless=True,
+                security_settings=_security(authority),
+                max_request_body_size=messages.MAX_BYTES,
+            )
+
+        plain, streamed = manager(json_response=True), manager(json_response=False)
+        async with plain.run(), streamed.run(), _serving(_application(application, plain, streamed), listener):
             try:
                 yield f"http://{authority}:{port}{PATH}"
             finally:
@@ -104,13 +112,16 @@ def _security(authority: str) -> TransportSecuritySettings:
     )
 
 
-def _application(application: Application, manager: StreamableHTTPSessionManager) -> Starlette:
+def _application(
+    application: Application, plain: StreamableHTTPSessionManager, streamed: StreamableHTTPSessionManager
+) -> Starlette:
     async def health(_request: Request) -> Response:
         if await application.serving(HEALTH_SECONDS):
             return PlainTextResponse("serving")
         return PlainTextResponse("not serving", status_code=503)
 
-    guarded = RequestBodyLimitMiddleware(_Guard(StreamableHTTPASGIApp(manager)), messages.MAX_BYTES)
+    guard = _Guard(StreamableHTTPASGIApp(plain), StreamableHTTPASGIApp(streamed))
+    guarded = RequestBodyLimitMiddleware(guard, messages.MAX_BYTES)
     # Without a session there is no stream to GET and nothing to DELETE; the router answers 405.
     return Starlette(routes=[Route(PATH, guarded, methods=["POST"]), Route(HEALTH_PATH, health)])
 
@@ -119,18 +130,20 @@ class _Guard:
     """Answers a body that is no message by the rule that holds at the socket too.
 
     Args:
-        application: What the other bodies go to.
+        plain: What other bodies go to; it answers with one message.
+        streamed: What answers with a stream, on which progress can be reported, where the client asks for that.
     """
 
-    def __init__(self, application: ASGIApp) -> None:
-        self._application = application
+    def __init__(self, plain: ASGIApp, streamed: ASGIApp) -> None:
+        self._plain = plain
+        self._streamed = streamed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Passes the request on, its body read and put back."""
         # RequestBodyLimitMiddleware gives the whole body in one piece.
         first = await receive()
         try:
-            messages.read(first.get("body", b""))
+            message = messages.read(first.get("body", b""))
         except messages.Refused as refused:
             answer = refused.answer.model_dump_json(by_alias=True, exclude_unset=True)
             await Response(answer, status_code=400, media_type="application/json")(scope, receive, send)
@@ -140,7 +153,13 @@ class _Guard:
         async def again() -> Message:
             return next(replayed, None) or await receive()
 
-        await self._application(scope, again, send)
+        await (self._streamed if _wants_progress(message, scope) else self._plain)(scope, again, send)
+
+
+def _wants_progress(message: mcp_types.JSONRPCMessage, scope: Scope) -> bool:
+    if not isinstance(message, mcp_types.JSONRPCRequest) or progress_token_from_params(message.params) is None:
+        return False
+    return "text/event-stream" in Headers(scope=scope).get("accept", "")
 
 
 class _Uvicorn(uvicorn.Server):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from pydantic import BaseModel
@@ -15,20 +15,34 @@ WHOLE = 10
 """Levels of nesting, more than there are."""
 
 
-def of_arguments(model: type[BaseModel]) -> JsonSchema:
-    """Returns the schema of what a tool takes: closed, and what may be null is told as what may be left out."""
-    return _described(model.model_json_schema(mode="validation"), result=False, levels=WHOLE)
+def of_arguments(model: type[BaseModel], shown: Collection[str] = ()) -> JsonSchema:
+    """Returns the schema of what a tool takes: closed, and what may be null is told as what may be left out.
+
+    Args:
+        model: The arguments.
+        shown: Those that are told of; all when empty.
+    """
+    return _only(_described(model.model_json_schema(mode="validation"), result=False, levels=WHOLE), shown)
 
 
-def of_result(model: type[BaseModel], levels: int) -> JsonSchema:
+def of_result(model: type[BaseModel], levels: int, shown: Collection[str] = ()) -> JsonSchema:
     """Returns the schema of what a tool answers: open, so that a member added later breaks no client.
 
     Args:
         model: The answer.
         levels: How deep objects are described; a whole memory in every tool would cost each client more of its context
             than all the rest.
+        shown: The members that are told of; all when empty.
     """
-    return _described(model.model_json_schema(mode="serialization"), result=True, levels=levels)
+    return _only(_described(model.model_json_schema(mode="serialization"), result=True, levels=levels), shown)
+
+
+def _only(schema: JsonSchema, shown: Collection[str]) -> JsonSchema:
+    if shown:
+        schema["properties"] = {name: schema["properties"][name] for name in shown}
+        if "required" in schema:
+            schema["required"] = [name for name in schema["required"] if name in shown]
+    return schema
 
 
 def _described(schema: JsonSchema, *, result: bool, levels: int) -> JsonSchema:
@@ -59,5 +73,7 @@ def _plain(
     if "properties" in schema:
         if not levels:
             return {"type": "object"}
-        plain["properties"] = {name: inner(part, levels - 1) for name, part in schema["properties"].items()}
+        # Of an answer only what is always there: the rest would cost each client's context, and tells itself.
+        names = schema.get("required", []) if result else schema["properties"]
+        plain["properties"] = {name: inner(schema["properties"][name], levels - 1) for name in names}
     return plain
