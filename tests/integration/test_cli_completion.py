@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -30,6 +32,7 @@ ASKED = {
     "hippovault completion ": "bash zsh fish",
     "hippovault mcp --tools s": "shodh",
     "hippovault list --tags-": "--tags-all",
+    "hippovault recall query --mode ke": "keyword",
 }
 
 
@@ -53,7 +56,8 @@ def test_a_script_has_every_command_and_its_shell_takes_it(scripts: dict[str, Pa
 
 def test_bash_completes(scripts: dict[str, Path], home: Path) -> None:
     command = ["bash", "--norc", "-c", ASK_BASH, "bash", str(scripts["bash"]), *ASKED]
-    ended = subprocess.run(command, env=environment(home), capture_output=True, text=True, check=True)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # Some values the command itself tells.
+    ended = subprocess.run(command, env=environment(home, {"PATH": path}), capture_output=True, text=True, check=True)
     assert ended.stdout.splitlines() == list(ASKED.values())
 
 

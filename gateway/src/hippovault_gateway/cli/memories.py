@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Annotated
+
+from cyclopts import Parameter
 
 from hippovault_chassis.errors import ServiceError
 from hippovault_chassis.memory_rules import DEFAULT_NAMESPACE
 from hippovault_gateway.arguments import ForgetArguments
 from hippovault_gateway.cli import inputs
 from hippovault_gateway.cli.asking import ask
-from hippovault_gateway.cli.inputs import BY_ID, NO_NEW_DETAILS, Names, Naming, NewDetails, Stdin
+from hippovault_gateway.cli.inputs import BY_ID, NO_NEW_DETAILS, Naming, NewDetails, Stdin
 from hippovault_gateway.cli.listing import preview, visibility, when
 from hippovault_gateway.cli.options import CLIENT_DEFAULTS, WRITE_DEFAULTS, ClientOptions, WriteOptions
 from hippovault_gateway.cli.output import PENDING, TRUNCATED, show_json, show_line, show_table, warn
 from hippovault_gateway.entity_arguments import (
+    CLEARABLE,
     GetArguments,
     HistoryArguments,
     PurgeArguments,
@@ -25,6 +29,8 @@ from hippovault_gateway.entity_views import GetView, HistoryView, KeptView, Purg
 from hippovault_gateway.views import ForgetView
 
 MAX_IDS_SHOWN = 100
+
+Clearable = Annotated[list[str] | None, Parameter(negative=(), completer=lambda _context: list(CLEARABLE))]
 
 
 def get(
@@ -67,7 +73,7 @@ def update(
     new_category: str | None = None,
     new_key: str | None = None,
     details: NewDetails = NO_NEW_DETAILS,
-    clear: Names = None,
+    clear: Clearable = None,
     expected_version: int | None = None,
     dry_run: bool = False,
     options: WriteOptions = WRITE_DEFAULTS,

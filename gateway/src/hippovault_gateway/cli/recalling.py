@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Annotated
+
+from cyclopts import Parameter
 
 from hippovault.memory.v1 import memory_service_pb2 as pb
 from hippovault_gateway.cli.asking import ask
@@ -10,9 +13,11 @@ from hippovault_gateway.cli.inputs import EVERYTHING, Narrowing
 from hippovault_gateway.cli.listing import show_memories
 from hippovault_gateway.cli.options import CLIENT_DEFAULTS, ClientOptions
 from hippovault_gateway.cli.output import counted, show_json, show_line, show_nonempty, warn
+from hippovault_gateway.documents import MODES
 from hippovault_gateway.entity_arguments import SearchArguments
 from hippovault_gateway.views import MATCHED_BY, RecallView
 
+Mode = Annotated[str, Parameter(completer=lambda _context: list(MODES))]
 REASONS: dict[str, Callable[[pb.Hit], str]] = {
     "id": lambda hit: str(hit.memory.id),
     "score": lambda hit: f"{hit.score:.3f}",
@@ -20,12 +25,11 @@ REASONS: dict[str, Callable[[pb.Hit], str]] = {
     "dense": lambda hit: _arm(hit, "dense"),
     "keyword": lambda hit: _arm(hit, "keyword"),
     "late interaction": lambda hit: _arm(hit, "late_interaction"),
-    "cosine": lambda hit: f"{hit.cosine_similarity:.3f}" if hit.HasField("cosine_similarity") else "",
     "surprise": lambda hit: f"{hit.surprise:.3f}",
     "decay": lambda hit: f"{hit.decay:.3f}",
     "matched by": lambda hit: ", ".join(MATCHED_BY[found] for found in hit.matched_by),
 }
-"""Columns of the table of reasons; of an arm it shows the rank, and the raw score behind it."""
+"""Columns of the table of reasons; of an arm it shows the rank, where the arm returned the hit, and the raw score."""
 
 
 def recall(
@@ -33,7 +37,7 @@ def recall(
     /,
     *,
     limit: int | None = None,
-    mode: str = "hybrid",
+    mode: Mode = "hybrid",
     no_surprise_boost: bool = False,
     oversample_factor: int | None = None,
     narrowing: Narrowing = EVERYTHING,
@@ -84,9 +88,9 @@ def _explain(response: pb.RecallResponse, view: RecallView) -> None:
     if response.hits:
         show_nonempty({name: [reason(hit) for hit in response.hits] for name, reason in REASONS.items()})
     show_line(f"mode: {view.mode}" + (f", degraded: {view.degraded}" if view.degraded else ""))
-    stages = [(field.name, value.ToTimedelta().total_seconds()) for field, value in response.times.ListFields()]
-    if stages:
-        show_line("times: " + ", ".join(f"{name.replace('_', ' ')} {1000 * time:.1f} ms" for name, time in stages))
+    if view.times_ms:
+        times = ", ".join(f"{name.replace('_', ' ')} {time:.1f} ms" for name, time in view.times_ms.items())
+        show_line(f"times: {times}")
 
 
 def _arm(hit: pb.Hit, name: str) -> str:
