@@ -95,6 +95,7 @@ def test_a_wrong_setting_is_told_by_its_name(run: Run, made: Path) -> None:
     assert found["settings"]["state"] == "fail"
     assert "bogus" in found["settings"]["detail"]
     assert list(found) == list(CHECKS)
+    assert [name for name, state in states(found).items() if state == "fail"] == ["settings"]
     (made / "hippovault.toml").write_text("[storage]\ndimensions = 0\n")
     _, found = run()
     assert (found["settings"]["state"], found["key"]["state"]) == ("ok", "fail")
@@ -113,6 +114,9 @@ def test_processes_that_outlive_their_supervisor_are_told(made: Path) -> None:
         found = looked(machine.leftovers, made)
     assert found.state == "fail"
     assert str(os.getpid()) in found.detail
+    with lock_file(made / "data" / "memories.lock", "a test"):
+        found = looked(machine.leftovers, made)
+    assert (found.state, str(os.getpid()) in found.detail) == ("warn", True)
 
 
 def test_a_clock_that_went_back_is_told(made: Path) -> None:
@@ -197,5 +201,5 @@ def test_each_process_that_is_down_is_told(sick: Stack) -> None:
     assert told["store"]["remedy"] == f"see all: hippovault verify --home {sick.home}"
     sick.processes["gateway"].kill()
     code, told = found()
-    assert (code, told["processes"]["detail"]) == (1, "the memory is not running")
+    assert (code, told["processes"]["detail"], told["leftovers"]["state"]) == (1, "the memory is not running", "warn")
     assert [told[name]["state"] for name in BEHIND] == ["warn"] * len(BEHIND)

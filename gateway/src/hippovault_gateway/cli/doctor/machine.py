@@ -114,6 +114,10 @@ def leftovers(patient: Patient) -> Finding:
         return fail(
             f"processes of an earlier run still end, pid {orphans} started them", "wait a minute; else end them"
         )
+    user = holder(patient.home.data / "memories.lock") if isinstance(patient.answer, ServiceError) else None
+    if user and patient.supervisor is None:
+        remedy = "wait until a restore or a conversion ends; end a storage process that nobody needs"
+        return warn(f"process {user} has the store, while no memory runs", remedy)
     kept = [path for path in _existing(patient.home.data, "*") if KEPT in path.name]
     if kept:
         size = sum(path.stat().st_size for path in kept) // MEBIBYTE

@@ -108,10 +108,8 @@ class Patient:
         """Yields a stub of a service behind the gateway.
 
         Raises:
-            NotRunningError: The memory does not run.
             ServiceError: What the service answered within the context.
         """
-        self.answered()
         with channels.sync(target, full_name, ()) as channel:
             try:
                 yield stub(channel)

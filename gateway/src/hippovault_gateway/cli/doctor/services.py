@@ -29,6 +29,8 @@ def processes(patient: Patient) -> Finding:
     pid, start = patient.supervisor, patient.home.command("up --detach")
     answer = patient.answer
     if isinstance(answer, ServiceError):
+        if answer.reason == "INVALID_SETTING":
+            return warn("nobody can be asked, as the settings are wrong", "see the check of the settings")
         if pid is None:
             return fail("the memory is not running", f"start it: {start}")
         return fail(f"the gateway does not answer: {answer.message}", f"see {patient.home.logs / 'gateway.log'}")
@@ -44,6 +46,7 @@ def processes(patient: Patient) -> Finding:
 
 def model(patient: Patient) -> Finding:
     """Looks whether the model can be loaded, and makes the vectors that the store holds."""
+    patient.answered()
     target = patient.settings.embedding_target()
     request = embedding_pb2.EmbedRequest(texts=["Is the model well?"], input_type=embedding_pb2.INPUT_TYPE_QUERY)
     stub = embedding_pb2_grpc.EmbeddingServiceStub
@@ -62,6 +65,7 @@ def model(patient: Patient) -> Finding:
 
 def store(patient: Patient) -> Finding:
     """Looks the store over, for as long as a look may take."""
+    patient.answered()
     checks: list[maintenance_pb2.VerifyResponse] = []
     target, verify = patient.settings.storage_target(), patient.home.command("verify")
     stub = maintenance_pb2_grpc.MaintenanceServiceStub
