@@ -42,8 +42,9 @@ def timestamp(value: float) -> Timestamp:
 
 def fill(message: Timestamp, value: float) -> None:
     """Sets the instant; one outside the years 1 to 9999, which another program may have written, to their edge."""
-    message.seconds, rest = divmod(_microseconds(value), MICROSECONDS)
-    message.nanos = rest * 1000
+    microseconds = _microseconds(value)
+    message.seconds = microseconds // MICROSECONDS
+    message.nanos = microseconds % MICROSECONDS * 1000
 
 
 @functools.lru_cache(maxsize=16)
@@ -53,4 +54,6 @@ def iso(value: float) -> str:
 
 
 def _microseconds(value: float) -> int:
-    return round(min(max(value, MIN_SECONDS), MAX_SECONDS) * MICROSECONDS)
+    if not MIN_SECONDS <= value <= MAX_SECONDS:
+        value = min(max(value, MIN_SECONDS), MAX_SECONDS)
+    return round(value * MICROSECONDS)

@@ -78,17 +78,18 @@ def _fill(
     best = sorted(light, key=ranks.__getitem__)
     hits = {}
     for memory_id in best:
-        hit = hits[memory_id] = response.hits.add(id=memory_id)
+        hit = hits[memory_id] = response.hits.add()
+        hit.id = memory_id
         _, created_at, surprise, _ = light[memory_id]
         times.fill(hit.created_at, created_at)
         if surprise is not None:
             hit.surprise = surprise
         if memory_id in cosine:
-            hit.dense.rank, hit.dense.score = near_ranks.get(memory_id, 0), cosine[memory_id]
+            _score(hit.dense, near_ranks.get(memory_id, 0), cosine[memory_id])
         match = found.matching.get(memory_id)
         if match:
-            hit.keyword.rank, hit.keyword.score = word_ranks[memory_id], match.score
-        hit.matched_by.extend(_matched_by(match, is_near=memory_id in found.near))
+            _score(hit.keyword, word_ranks[memory_id], match.score)
+        hit.matched_by.extend(_matched_by(match, is_near=memory_id in near_ranks))
     if request.HasField("late_interaction"):
         with _timed(response.late_interaction_time):
             compared = [memory_id for memory_id in best if ranks[memory_id] <= request.late_interaction.depth]
@@ -117,10 +118,14 @@ def _ranks(found: Iterable[int]) -> dict[int, int]:
     return {memory_id: rank for rank, memory_id in enumerate(found, start=1)}
 
 
-def _matched_by(match: Match | None, *, is_near: bool) -> Iterator[memory_pb2.MatchedBy.ValueType]:
-    if match and match.in_content:
-        yield memory_pb2.MATCHED_BY_CONTENT
-    if match and match.in_hints:
-        yield memory_pb2.MATCHED_BY_HINT
-    if is_near:
-        yield memory_pb2.MATCHED_BY_DENSE
+def _score(arm: memory_pb2.ArmScore, rank: int, score: float) -> None:
+    arm.rank = rank
+    arm.score = score
+
+
+def _matched_by(match: Match | None, *, is_near: bool) -> list[memory_pb2.MatchedBy.ValueType]:
+    dense = [memory_pb2.MATCHED_BY_DENSE] if is_near else []
+    if match is None:
+        return dense
+    content = [memory_pb2.MATCHED_BY_CONTENT] if match.in_content else []
+    return [*content, memory_pb2.MATCHED_BY_HINT, *dense] if match.in_hints else [*content, *dense]

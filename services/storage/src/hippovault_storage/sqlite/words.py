@@ -45,10 +45,14 @@ WHERE hippo_fts MATCH ? AND {{scope}} ORDER BY score, h.created_at DESC, h.memor
 """
 
 OVERSAMPLING = 8
-"""Memories for one of k that are ranked before it is known which of them are in a wide scope."""
+"""Memories for one of k that are ranked before it is known which of them are in the narrowest of wide scopes."""
+OVERSAMPLING_ALL = 2
+"""The same, where the scope has all of the sample."""
+SPARE = 32
+"""Further ones, since many may match as well as the last of a small k."""
 WIDE_SHARE = 0.25
-"""The part of the live memories from which on a scope is wide. Of 8 k memories k are then in it nearly always; below it
-the matches outside of the scope are many, and ranking only those within is as fast."""
+"""The part of the live memories from which on a scope is wide. Of those that are ranked k are then in it nearly always;
+below it the matches outside of the scope are many, and ranking only those within is as fast."""
 SAMPLE = 64
 """Memories that tell how wide a scope is."""
 PLACES = np.arange(SAMPLE) * (5**0.5 - 1) / 2 % 1
@@ -137,9 +141,11 @@ def _ranked_first(connection: Connection, expression: str, request: pb.SearchMem
         The best k of the scope; None where it is not wide, or others may be as good.
     """
     within = scope.live(connection.vault, request.namespace, request.filter, one_by_one="h.memory_id")
-    if not _is_wide(connection, within):
+    share = _share(connection, within)
+    if share < WIDE_SHARE:
         return None
-    k, number = request.keyword.k, OVERSAMPLING * request.keyword.k
+    k = request.keyword.k
+    number = round(k * (OVERSAMPLING - (OVERSAMPLING - OVERSAMPLING_ALL) * share)) + SPARE
     best: list[Row] = query.rows(connection, BEST, (expression, number))
     ids = np.array([row[0] for row in best], np.int64)
     created = dict(query.rows_of(connection, IN_SCOPE.format(scope=within.condition), ids, within.parameters))
@@ -151,10 +157,11 @@ def _ranked_first(connection: Connection, expression: str, request: pb.SearchMem
     return sorted(there, key=lambda row: (row[1], -created[row[0]], row[0]))[:k]
 
 
-def _is_wide(connection: Connection, within: Scope) -> bool:
+def _share(connection: Connection, within: Scope) -> float:
+    """Returns what part of the live memories is in the scope, by a sample; all where there is none in the sample."""
     ids = 1 + (PLACES * query.value(connection, NEWEST)).astype(np.int64)
     ((in_scope, live),) = query.rows_of(connection, SHARE.format(scope=within.condition), ids, within.parameters)
-    return bool(in_scope >= WIDE_SHARE * live)
+    return in_scope / live if live else 1.0
 
 
 def _within(connection: Connection, expression: str, request: pb.SearchMemoriesRequest) -> list[Row]:
