@@ -28,7 +28,7 @@ SHORT = 2.0
 
 @pytest.fixture(scope="module")
 def own_stack(module_home: Path) -> Iterator[Stack]:
-    with running(module_home) as stack:
+    with running(module_home, {"HIPPOVAULT_GATEWAY_QUERY_CACHE_MEBIBYTES": "0"}) as stack:
         yield stack
 
 

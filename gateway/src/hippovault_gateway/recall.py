@@ -22,6 +22,7 @@ from hippovault_gateway.clients import STORAGE, Services, call
 from hippovault_gateway.embedding import EmbeddedQuery
 from hippovault_gateway.fusion import Floats, Scores
 from hippovault_gateway.limits import MAX_LIMIT, MAX_OVERSAMPLE_FACTOR
+from hippovault_gateway.query_cache import QueryCache
 from hippovault_gateway.settings import GatewaySettings
 
 DEFAULT_LIMIT = 10
@@ -29,6 +30,7 @@ EMBEDDING_SHARE = 0.5
 """Part of the time left that the query's embedding may take where the keyword arm can answer alone."""
 WHOLE_FACTOR = 2
 """Hits that come with their memory for each wanted one; the rerank seldom lifts one from further below."""
+MEBIBYTE = 1024 * 1024
 MAX_COMPARED = 1_000
 """Hits whose tokens storage compares at most."""
 REST_SECONDS = 2.0
@@ -44,6 +46,10 @@ KEYWORD_ALONE = frozenset(
 """How the embedder fails where the keyword arm can answer without it."""
 
 
+class OutdatedError(Exception):
+    """Kept queries may be of another model than the store's."""
+
+
 class Recaller:
     """Answers recalls.
 
@@ -56,6 +62,7 @@ class Recaller:
         self._services = services
         self._settings = settings
         self._fusion = settings.fusion()
+        self._queries = QueryCache(settings.query_cache_mebibytes * MEBIBYTE)
         self._embedder_rests_until = 0.0
         self._degradation: pb.Degradation | None = None
 
@@ -67,7 +74,12 @@ class Recaller:
         embedded, degradation = await self._embedded(request.query, mode)
         watch.lap(times.embed)
         search = self._request(request, mode, limit, embedded)
-        found, mismatch = await self._search(search)
+        try:
+            found, mismatch = await self._search(search)
+        except OutdatedError:
+            return await self.recall(request)
+        if embedded and not mismatch:
+            self._queries.keep(request.query, embedded)
         watch.lap(times.search)
         times.keyword.CopyFrom(found.keyword_time)
         times.dense.CopyFrom(found.dense_time)
@@ -111,10 +123,16 @@ class Recaller:
     async def _search(
         self, search: storage_pb2.SearchMemoriesRequest
     ) -> tuple[storage_pb2.SearchMemoriesResponse, pb.Degradation | None]:
-        """Returns what both arms find; what the keyword arm finds alone, and why, where the model is another one."""
+        """Returns what both arms find; what the keyword arm finds alone, and why, where the model is another one.
+
+        Raises:
+            OutdatedError: The model was another one when queries were kept; they are forgotten.
+        """
         try:
             return await call(self._services.storage.SearchMemories, search, STORAGE), None
         except ServiceError as error:
+            if error.reason == MODEL_MISMATCH and self._queries.clear():
+                raise OutdatedError from error
             if error.reason != MODEL_MISMATCH or not search.HasField("keyword"):
                 raise
             search.ClearField("dense")
@@ -161,6 +179,8 @@ class Recaller:
         """Returns the embedded query, or none and why hybrid has to do without."""
         if mode == pb.RECALL_MODE_KEYWORD:
             return None, None
+        if kept := self._queries.get(query):
+            return kept, None
         if mode == pb.RECALL_MODE_DENSE:
             return await embedding.query(self._services, query, share=1.0), None
         started = time.monotonic()

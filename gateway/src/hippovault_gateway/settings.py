@@ -49,6 +49,8 @@ class GatewaySettings(ProcessSettings):
     ] = 32_768
     """Most of a tool's answer, as JSON, where the call gives no `max_bytes`; contents beyond it become previews."""
 
+    query_cache_mebibytes: Annotated[int, Parameter(validator=validators.Number(gte=0))] = 8
+    """Memory for the vectors of queries that were asked lately, some 50 a MiB; 0 keeps none."""
     oversample_factor: Annotated[int, Parameter(validator=validators.Number(gte=1, lte=MAX_OVERSAMPLE_FACTOR))] = 6
     """Candidates fetched for each wanted hit, before the surprise rerank."""
     half_life_days: Annotated[float, Parameter(validator=_finite)] = 30.0
