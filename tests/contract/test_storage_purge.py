@@ -289,11 +289,13 @@ def test_a_purge_whose_time_ends_erases_what_it_has_removed(path: Path, monkeypa
         for memory in gone:
             store.delete_id(memory.id)
 
-        def remove_late(connection: Connection, request: pb.PurgeMemoriesRequest) -> list[int]:
+        def remove_late(
+            connection: Connection, request: pb.PurgeMemoriesRequest, so_far: pb.PurgeMemoriesResponse
+        ) -> tuple[pb.PurgeMemoriesResponse, bool]:
             first = query.value(connection, "SELECT count(*) FROM memories") == len(gone)
             if not first:  # This part is removed when nobody waits for it any more.
                 assert go_on.wait(SECONDS)
-            return remove(connection, request)
+            return remove(connection, request, so_far)
 
         def in_half_a_second() -> None:
             deadline.start(0.5)

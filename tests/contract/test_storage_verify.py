@@ -30,7 +30,7 @@ from support.storage import (
     vector,
 )
 
-CHECKS = ["integrity", "rows", "contents", "tags", "words", "vectors", "models", "history", "codes"]
+CHECKS = ["integrity", "rows", "contents", "tags", "words", "vectors", "pending", "models", "history", "codes"]
 NOTHING = {check: list[str]() for check in CHECKS}
 NAMESPACE = "verified"
 CONTENT = "the zebra crossed 東京都 by night"

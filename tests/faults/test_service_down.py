@@ -18,6 +18,7 @@ from hippovault.memory.v1 import memory_service_pb2 as pb
 from hippovault.memory.v1.memory_service_pb2_grpc import MemoryServiceStub
 from hippovault_chassis.errors import ServiceError
 from support.stack import Stack, running
+from support.waiting import until
 
 Memory = memory_pb2.Memory
 
@@ -95,16 +96,11 @@ def test_without_the_embedder_hybrid_answers_from_the_keyword_arm(own_stack: Sta
     assert "embedding" in hybrid.degradation.reason
     assert not hybrid.hits[0].HasField("similarity")
     assert not recall(gateway, pb.RECALL_MODE_KEYWORD).HasField("degradation")
-    for call in (
-        lambda: recall(gateway, pb.RECALL_MODE_DENSE),
-        lambda: gateway.Remember(pb.RememberRequest(content="new"), timeout=SECONDS),
-        lambda: update(gateway, Memory(content="new", status="lost")),
-    ):
-        error = error_of(call)
-        assert error.code is grpc.StatusCode.UNAVAILABLE
-        assert "embedding" in error.message
+    error = error_of(lambda: recall(gateway, pb.RECALL_MODE_DENSE))
+    assert error.code is grpc.StatusCode.UNAVAILABLE
+    assert "embedding" in error.message
     [kept] = gateway.ListMemories(pb.ListMemoriesRequest(), timeout=SECONDS).memories
-    assert (kept.content, kept.status) == ("The vault is under the stairs", "")
+    assert (kept.content, kept.pending) == ("The vault is under the stairs", False)
     assert update(gateway, Memory(status="open")).memory.status == "open"
     own_stack.restart("embedding")
     # Dense tries at once; hybrid gives an embedder that was down a rest.
@@ -137,3 +133,14 @@ def test_hybrid_leaves_time_for_storage_when_the_embedder_is_stuck(
         embedding.send_signal(signal.SIGCONT)
     assert "embedding" in answer.degradation.reason
     assert answer.hits
+
+
+def test_a_memory_is_stored_in_time_when_the_embedder_is_stuck(own_stack: Stack, gateway: MemoryServiceStub) -> None:
+    embedding = own_stack.processes["embedding"].popen
+    freeze(embedding)
+    try:
+        stored = gateway.Remember(pb.RememberRequest(content="Stored in time"), timeout=SHORT)
+    finally:
+        embedding.send_signal(signal.SIGCONT)
+    assert stored.memory.pending
+    until(lambda: gateway.Ping(pb.PingRequest(), timeout=SECONDS).pending_memories == 0)

@@ -38,6 +38,7 @@ async def _serve(settings: GatewaySettings) -> None:
             application.mcp_http_url = url
         await doors.open(socket_door(application, settings.layout.socket("mcp")))
         await doors.open(serving.aio_server(settings.address("gateway"), [servicer.service(application)]))
+        await doors.open(application.backfill.running())
         await serving.stopped(application.mcp_http_url)
 
 

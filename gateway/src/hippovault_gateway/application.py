@@ -15,10 +15,12 @@ from hippovault.memory.v1 import memory_service_pb2 as pb
 from hippovault.storage.v1 import storage_pb2
 from hippovault_chassis import memory_rules
 from hippovault_chassis.errors import ServiceError
+from hippovault_gateway.backfill import Backfill
 from hippovault_gateway.clients import EMBEDDING, STORAGE, RequestT, ResponseT, Services, call
 from hippovault_gateway.entities import Entities
 from hippovault_gateway.recall import Recaller
 from hippovault_gateway.remember import Rememberer
+from hippovault_gateway.remember_stream import Streams
 from hippovault_gateway.scoring import Scorer
 from hippovault_gateway.settings import GatewaySettings
 from hippovault_gateway.update import Updater
@@ -54,14 +56,17 @@ class Application:
         self.mcp_answer_bytes = settings.mcp_answer_bytes
         """What an answer over MCP may have, unless the call says otherwise."""
         scorer, entities = Scorer(services, settings.surprise_weights()), Entities(services)
-        rememberer = Rememberer(services, scorer)
+        self.backfill = Backfill(services, scorer)
+        """Has to run beside; see there."""
+        rememberer = Rememberer(services, scorer, self.backfill.wake)
         self.remember = rememberer.remember
         self.batch_remember = rememberer.batch_remember
+        self.stream_remember = Streams(rememberer).remember
         self.recall = Recaller(services, settings).recall
         self.get_memory = entities.get_memory
         self.list_memories = entities.list_memories
         self.list_memory_versions = entities.list_memory_versions
-        self.update_memory = Updater(services, scorer).update_memory
+        self.update_memory = Updater(services, scorer, self.backfill.wake).update_memory
         self.forget = entities.forget
         self.undelete = entities.undelete
         self.purge = entities.purge
@@ -102,6 +107,7 @@ class Application:
         if isinstance(stats, storage_pb2.GetStatsResponse):
             response.live_memories = stats.live_memories
             response.deleted_memories = stats.deleted_memories
+            response.pending_memories = stats.pending_memories
         return response
 
 

@@ -41,6 +41,8 @@ STORAGE_RETRIED = (
     "ListMemoryVersions",
     "SearchMemories",
     "CompareToNewest",
+    "ListUnembedded",
+    "EmbedMemory",
     "SummarizeMemories",
     "GetStats",
 )

@@ -26,6 +26,10 @@ finds in the embedder's cache what this one got."""
 CONTENT = "content"
 TEXT = re.compile(r"texts\[(\d+)\]")
 """A field of EmbedRequest."""
+AWAY = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.RESOURCE_EXHAUSTED})
+"""How the embedder fails where what was asked of it may be right, and can be asked again."""
+DOCUMENT_SHARE = 0.75
+"""Of the time left that one document's embedding gets: what is left is for storing it without."""
 DEADLINE_TOO_SHORT = "DEADLINE_TOO_SHORT"
 """Reason by which the embedder refuses what would not be done in the time that is left, not even after a wait."""
 
@@ -82,25 +86,35 @@ async def query(services: Services, text: str, *, share: float) -> EmbeddedQuery
     return EmbeddedQuery(embedded.first, token_vectors, embedded.model_revision)
 
 
-async def document(services: Services, text: str) -> Embedded:
-    """Returns the vectors to find a text by."""
+async def document(services: Services, text: str) -> Embedded | ServiceError:
+    """Returns the vectors to find a text by, or how the embedder is AWAY."""
     request = _request([text])
-    with _blaming(CONTENT):
-        [embedded] = _embedded(request, await call(services.embedding.Embed, request, EMBEDDING))
-    return embedded
+    try:
+        with _blaming(CONTENT):
+            answer = await call(services.embedding.Embed, request, EMBEDDING, share=DOCUMENT_SHARE)
+            return _embedded(request, answer)[0]
+    except ServiceError as error:
+        if error.code not in AWAY:
+            raise
+        return error
 
 
 async def documents(services: Services, texts: Sequence[str]) -> list[Embedded | ServiceError]:
     """Returns the vectors to find texts by, in order; waits while the embedder's queue is full.
 
-    Of a text that the embedder refuses, the error is returned.
+    Of a text that the embedder refuses, the error is returned; of those that it was not there for, that it is not.
     """
-    if not texts:
-        return []
-    model = await call(services.embedding.GetModel, pb.GetModelRequest(), EMBEDDING)
     embedded: list[Embedded | ServiceError] = []
-    for portion in _portions(texts, max(model.max_texts, 1)):
-        embedded += await _each(services, portion)
+    if not texts:
+        return embedded
+    try:
+        model = await call(services.embedding.GetModel, pb.GetModelRequest(), EMBEDDING)
+        for portion in _portions(texts, max(model.max_texts, 1)):
+            embedded += await _each(services, portion)
+    except ServiceError as error:
+        if error.code is not grpc.StatusCode.UNAVAILABLE:
+            raise
+        embedded += [error] * (len(texts) - len(embedded))
     return embedded
 
 

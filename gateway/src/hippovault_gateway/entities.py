@@ -66,7 +66,10 @@ class Entities:
         """Deletes softly, or with dry_run tells what would be deleted."""
         memory_rules.reference("ref", request.ref)
         delete = storage_pb2.DeleteMemoryRequest(
-            namespace=memory_rules.namespace(request.namespace), ref=request.ref, dry_run=request.dry_run
+            namespace=memory_rules.namespace(request.namespace),
+            ref=request.ref,
+            dry_run=request.dry_run,
+            request_id=memory_rules.request_id(request.request_id),
         )
         deleted = await call(self._storage.DeleteMemory, delete, STORAGE)
         return pb.ForgetResponse(ids=deleted.ids, dry_run=request.dry_run)
@@ -75,7 +78,10 @@ class Entities:
         """Brings forgotten memories back, or with dry_run tells which would come."""
         memory_rules.reference("ref", request.ref)
         undelete = storage_pb2.UndeleteMemoryRequest(
-            namespace=memory_rules.namespace(request.namespace), ref=request.ref, dry_run=request.dry_run
+            namespace=memory_rules.namespace(request.namespace),
+            ref=request.ref,
+            dry_run=request.dry_run,
+            request_id=memory_rules.request_id(request.request_id),
         )
         undeleted = await call(self._storage.UndeleteMemory, undelete, STORAGE)
         return pb.UndeleteResponse(ids=undeleted.ids, dry_run=request.dry_run)
@@ -86,7 +92,9 @@ class Entities:
         if target is None:
             raise ServiceError.invalid("target", "must be ref or deleted_before")
         purge = storage_pb2.PurgeMemoriesRequest(
-            namespace=memory_rules.namespace(request.namespace), dry_run=request.dry_run
+            namespace=memory_rules.namespace(request.namespace),
+            dry_run=request.dry_run,
+            request_id=memory_rules.request_id(request.request_id),
         )
         if target == "ref":
             memory_rules.reference("ref", request.ref)

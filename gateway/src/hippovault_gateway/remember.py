@@ -1,8 +1,11 @@
-"""Remember: a duplicate is looked for before anything is embedded; one write stores all."""
+"""Remember: a duplicate is looked for before anything is embedded; one write stores all.
+
+What cannot be embedded now is stored pending, see `backfill`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import grpc
@@ -20,6 +23,10 @@ from hippovault_gateway.scoring import Scorer
 MAX_BATCH = 100
 MAX_BATCH_BYTES = 2 * 1024 * 1024
 """The answer has every memory again, and a gRPC client takes 4 MiB by default."""
+OF_ONE_ITEM = frozenset(
+    {grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.NOT_FOUND}
+)
+"""How what is wrong with one of many is told; other errors are the services', and so of all."""
 VECTOR_REQUIRED = "VECTOR_REQUIRED"
 """Reason by which storage refuses a put without a vector: the memory is not there (any more)."""
 
@@ -30,17 +37,20 @@ class Rememberer:
     Args:
         services: The services behind the gateway.
         scorer: Scores what is new.
+        on_pending: Called when a memory was stored whose vectors are to come.
     """
 
-    def __init__(self, services: Services, scorer: Scorer) -> None:
+    def __init__(self, services: Services, scorer: Scorer, on_pending: Callable[[], None]) -> None:
         self._services = services
         self._scorer = scorer
+        self._on_pending = on_pending
 
     async def remember(self, request: pb.RememberRequest) -> pb.RememberResponse:
         """Stores one memory, or finds that it is stored already."""
-        memory = _checked(request)
-        embedded = None if await self._is_stored(memory) else await embedding.document(self._services, memory.content)
-        return await self._write(memory, embedded)
+        put = _checked(request)
+        if await self._needs_no_vectors(put):
+            return await self._write(put, None)
+        return await self._write(put, await embedding.document(self._services, put.memory.content))
 
     async def batch_remember(self, request: pb.BatchRememberRequest) -> pb.BatchRememberResponse:
         """Stores memories in order, embedding them together; each has its own result.
@@ -52,56 +62,74 @@ class Rememberer:
         if request.ByteSize() > MAX_BATCH_BYTES:
             problem = f"must have at most {MAX_BATCH_BYTES} bytes together, have {request.ByteSize()}"
             raise ServiceError.invalid("requests", problem)
-        results = [pb.BatchRememberResult() for _ in request.requests]
-        memories: dict[int, memory_pb2.Memory] = {}
-        for index, item in enumerate(request.requests):
+        return pb.BatchRememberResponse(results=await self.remember_each(request.requests))
+
+    async def remember_each(self, requests: Sequence[pb.RememberRequest]) -> list[pb.BatchRememberResult]:
+        """Does what `batch_remember` does with any number of them; one result a request."""
+        results = [pb.BatchRememberResult() for _ in requests]
+        puts: dict[int, storage_pb2.PutMemoryRequest] = {}
+        for index, item in enumerate(requests):
             with _error_into(results[index]):
-                memories[index] = _checked(item)
-        new = [index for index, memory in memories.items() if not await self._is_stored(memory)]
-        texts = [memories[index].content for index in new]
+                puts[index] = _checked(item)
+        new = [index for index, put in puts.items() if not await self._needs_no_vectors(put)]
+        texts = [puts[index].memory.content for index in new]
         embedded = dict(zip(new, await embedding.documents(self._services, texts), strict=True))
         # In order: a key's last content wins, and each memory is part of the history of the next one's surprise.
-        for index, memory in memories.items():
+        for index, put in puts.items():
             with _error_into(results[index]):
-                results[index].response.CopyFrom(await self._write(memory, embedded.get(index)))
-        return pb.BatchRememberResponse(results=results)
+                results[index].response.CopyFrom(await self._write(put, embedded.get(index)))
+        return results
 
-    async def _is_stored(self, memory: memory_pb2.Memory) -> bool:
-        """Tells whether the live memory that a write would go to has this content, and a vector of it."""
+    async def _needs_no_vectors(self, put: storage_pb2.PutMemoryRequest) -> bool:
+        """Tells whether the live memory that a put would go to has this content and vectors, or the put is a repeat."""
+        memory = put.memory
         find = storage_pb2.FindMemoryRequest(
-            namespace=memory.namespace, content=memory.content, category=memory.category, key=memory.key
+            namespace=memory.namespace,
+            content=memory.content,
+            category=memory.category,
+            key=memory.key,
+            request_id=put.request_id,
         )
         found = await call(self._services.storage.FindMemory, find, STORAGE)
         live = found.HasField("memory") and not found.memory.HasField("deleted_at")
-        return live and found.has_vector and found.memory.content == memory.content
+        is_stored = live and found.has_vector and found.memory.content == memory.content
+        return is_stored or found.request_done
 
-    async def _write(self, memory: memory_pb2.Memory, embedded: Embedded | ServiceError | None) -> pb.RememberResponse:
-        """Writes the memory; without a vector where it is stored with one."""
-        if isinstance(embedded, ServiceError):
-            raise embedded
+    async def _write(
+        self, put: storage_pb2.PutMemoryRequest, embedded: Embedded | ServiceError | None
+    ) -> pb.RememberResponse:
+        """Writes the memory; without vectors where it is stored with some, pending where the embedder is away."""
         if embedded is None:
             try:
-                return await self._put(storage_pb2.PutMemoryRequest(memory=memory))
+                return await self._put(put)
             except ServiceError as error:
                 if error.reason != VECTOR_REQUIRED:
                     raise
             # Forgotten or changed since it was found.
-            embedded = await embedding.document(self._services, memory.content)
-        memory.surprise.CopyFrom(await self._scorer.score(memory, embedded))
-        put = storage_pb2.PutMemoryRequest(
-            memory=memory, vectors=embedded.vectors, model_revision=embedded.model_revision
-        )
+            embedded = await embedding.document(self._services, put.memory.content)
+        if isinstance(embedded, ServiceError):
+            return await self._put_pending(put, embedded)
+        put.memory.surprise.CopyFrom(await self._scorer.score(put.memory, embedded))
+        put.vectors, put.model_revision = embedded.vectors, embedded.model_revision
         response = await self._put(put)
         response.windows, response.truncated = embedded.windows, embedded.truncated
         return response
 
-    async def _put(self, request: storage_pb2.PutMemoryRequest) -> pb.RememberResponse:
-        stored = await call(self._services.storage.PutMemory, request, STORAGE)
+    async def _put_pending(self, put: storage_pb2.PutMemoryRequest, why: ServiceError) -> pb.RememberResponse:
+        if why.code not in embedding.AWAY:
+            raise why
+        put.pending = True
+        response = await self._put(put)
+        self._on_pending()
+        return response
+
+    async def _put(self, put: storage_pb2.PutMemoryRequest) -> pb.RememberResponse:
+        stored = await call(self._services.storage.PutMemory, put, STORAGE)
         return pb.RememberResponse(memory=stored.memory, outcome=stored.outcome)
 
 
-def _checked(request: pb.RememberRequest) -> memory_pb2.Memory:
-    """Returns the memory that the request describes, in its stored form.
+def _checked(request: pb.RememberRequest) -> storage_pb2.PutMemoryRequest:
+    """Returns the put of the memory that the request describes, in its stored form and without vectors.
 
     Raises:
         ServiceError: A field is wrong; told before hints are refused for being switched off.
@@ -122,7 +150,7 @@ def _checked(request: pb.RememberRequest) -> memory_pb2.Memory:
     memory_rules.normalise(memory)
     if memory.hints:
         hints_gate.check()
-    return memory
+    return storage_pb2.PutMemoryRequest(memory=memory, request_id=memory_rules.request_id(request.request_id))
 
 
 @contextmanager
@@ -131,9 +159,6 @@ def _error_into(result: pb.BatchRememberResult) -> Iterator[None]:
     try:
         yield
     except ServiceError as error:
-        if error.code not in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION):
+        if error.code not in OF_ONE_ITEM:
             raise
-        code = error.code.value[0]
-        result.error.CopyFrom(
-            memory_pb2.BatchError(code=code, message=error.message, field=error.field, reason=error.reason)
-        )
+        result.error.CopyFrom(error.to_batch_error())

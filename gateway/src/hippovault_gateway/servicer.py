@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
@@ -37,6 +38,12 @@ class MemoryServicer(memory_service_pb2_grpc.MemoryServiceServicer):
     ) -> pb.BatchRememberResponse:
         """Stores many memories in order."""
         return await self._application.batch_remember(request)
+
+    def StreamRemember(
+        self, request_iterator: AsyncIterator[pb.StreamRememberRequest], context: Context
+    ) -> AsyncIterator[pb.StreamRememberResponse]:
+        """Stores many memories in order, as they come."""
+        return self._application.stream_remember(request_iterator)
 
     async def Recall(self, request: pb.RecallRequest, context: Context) -> pb.RecallResponse:
         """Finds the memories that answer a query."""

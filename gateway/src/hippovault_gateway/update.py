@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from hippovault.memory.v1 import memory_pb2
 from hippovault.memory.v1 import memory_service_pb2 as pb
 from hippovault.storage.v1 import storage_pb2
 from hippovault_chassis import memory_rules
+from hippovault_chassis.errors import ServiceError
 from hippovault_gateway import embedding, hints_gate
 from hippovault_gateway.clients import STORAGE, Services, call
 from hippovault_gateway.embedding import Embedded
@@ -19,11 +22,13 @@ class Updater:
     Args:
         services: The services behind the gateway.
         scorer: Scores new content.
+        on_pending: Called when content was stored whose vectors are to come.
     """
 
-    def __init__(self, services: Services, scorer: Scorer) -> None:
+    def __init__(self, services: Services, scorer: Scorer, on_pending: Callable[[], None]) -> None:
         self._services = services
         self._scorer = scorer
+        self._on_pending = on_pending
 
     async def update_memory(self, request: pb.UpdateMemoryRequest) -> pb.UpdateMemoryResponse:
         """Sets the fields of one live memory, or with dry_run tells what it would be."""
@@ -31,15 +36,27 @@ class Updater:
         embedded = await self._add_vectors(update) if "content" in update.update_mask.paths else None
         updated = await call(self._services.storage.UpdateMemory, update, STORAGE)
         response = pb.UpdateMemoryResponse(memory=updated.memory, changed=updated.changed)
+        if updated.memory.pending and not update.dry_run:
+            self._on_pending()
         if embedded:
             response.windows, response.truncated = embedded.windows, embedded.truncated
         return response
 
-    async def _add_vectors(self, update: storage_pb2.UpdateMemoryRequest) -> Embedded:
-        """Adds what belongs to the content: its vectors and, where it is new, its surprise."""
+    async def _add_vectors(self, update: storage_pb2.UpdateMemoryRequest) -> Embedded | None:
+        """Adds what belongs to the content: its vectors and, where it is new, its surprise; or that they are to come.
+
+        Returns:
+            What became of the content; None where the embedder is away, or the update was done already.
+        """
+        if await self._is_done(update):
+            update.pending = True
+            return None
         get = storage_pb2.GetMemoryRequest(namespace=update.namespace, ref=update.ref)
         found = (await call(self._services.storage.GetMemory, get, STORAGE)).memory
         embedded = await embedding.document(self._services, update.memory.content)
+        if isinstance(embedded, ServiceError):
+            update.pending = True
+            return None
         update.vectors, update.model_revision = embedded.vectors, embedded.model_revision
         if found.content != update.memory.content:
             for field in update.update_mask.paths:
@@ -48,6 +65,14 @@ class Updater:
             update.memory.surprise.CopyFrom(await self._scorer.score(found, embedded))
             update.update_mask.paths.append("surprise")
         return embedded
+
+    async def _is_done(self, update: storage_pb2.UpdateMemoryRequest) -> bool:
+        if not update.request_id or update.dry_run:
+            return False
+        find = storage_pb2.FindMemoryRequest(
+            namespace=update.namespace, content=update.memory.content, request_id=update.request_id
+        )
+        return (await call(self._services.storage.FindMemory, find, STORAGE)).request_done
 
 
 def _checked(request: pb.UpdateMemoryRequest) -> storage_pb2.UpdateMemoryRequest:
@@ -72,4 +97,5 @@ def _checked(request: pb.UpdateMemoryRequest) -> storage_pb2.UpdateMemoryRequest
         update_mask=request.update_mask,
         expected_version=memory_rules.within("expected_version", request.expected_version, 0, MAX_VERSION),
         dry_run=request.dry_run,
+        request_id=memory_rules.request_id(request.request_id),
     )

@@ -343,6 +343,7 @@ class PingView(View):
     services: list[ServiceView]
     live_memories: int | None
     deleted_memories: int | None
+    pending_memories: int | None
     mcp_http_url: str
 
     @classmethod
@@ -356,5 +357,6 @@ class PingView(View):
             ],
             live_memories=response.live_memories if response.HasField("live_memories") else None,
             deleted_memories=response.deleted_memories if response.HasField("deleted_memories") else None,
+            pending_memories=response.pending_memories if response.HasField("pending_memories") else None,
             mcp_http_url=response.mcp_http_url,
         )

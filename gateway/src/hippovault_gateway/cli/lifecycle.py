@@ -170,7 +170,8 @@ def _show_ping(ping: PingView | None, error: dict[str, str] | None, models: list
         output.show_table(["model", "state", "dimensions", "detail"], about)
     if ping.live_memories is not None:
         live = output.counted(ping.live_memories, "memory", "memories")
-        output.show_line(f"{live}, {ping.deleted_memories} forgotten")
+        pending = f", {ping.pending_memories} still to be embedded" if ping.pending_memories else ""
+        output.show_line(f"{live}, {ping.deleted_memories} forgotten{pending}")
     output.show_line(f"version {ping.version}")
     if ping.mcp_http_url:
         output.show_line(f"MCP over HTTP: {ping.mcp_http_url}")

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
 from hippovault.storage.v1 import maintenance_pb2 as pb
+from hippovault.storage.v1 import storage_pb2
+from hippovault.storage.v1.storage_pb2_grpc import StorageServiceStub
 from hippovault_gateway.cli.options import STORE_DEFAULTS, StoreOptions
 from hippovault_gateway.cli.output import counted, show_json, show_line, show_table
 from hippovault_gateway.cli.progress import bar
-from hippovault_gateway.cli.store import connect
+from hippovault_gateway.cli.store import channel, connect
+
+BACKFILL_SECONDS = 10.0
+"""How long nothing may be embedded before it is given up to wait for the rest."""
+PAUSE_SECONDS = 0.2
 
 
 def verify(*, options: StoreOptions = STORE_DEFAULTS) -> int:
@@ -37,6 +46,8 @@ def verify(*, options: StoreOptions = STORE_DEFAULTS) -> int:
 def reindex(*, options: StoreOptions = STORE_DEFAULTS) -> None:
     """Makes anew what is derived from the memories: words, tags, vector codes. The memory goes on serving.
 
+    Waits for memories that are still to be embedded, as long as the gateway gets on with them.
+
     Args:
         options: Which memory, and how to answer.
     """
@@ -44,10 +55,32 @@ def reindex(*, options: StoreOptions = STORE_DEFAULTS) -> None:
     with connect(options) as stub, bar("reindex") as show:
         for last in stub.Reindex(pb.ReindexRequest()):
             show(last.done, last.total)
+    with channel(options) as connected, bar("embed") as show:
+        pending = _await_backfill(StorageServiceStub(connected), show)
     if options.json:
-        show_json({"done": last.done, "total": last.total})
+        show_json({"done": last.done, "total": last.total, "pending": pending})
         return
     show_line(f"reindexed: {last.done} of {last.total}")
+    if pending:
+        show_line(f"{counted(pending, 'memory', 'memories')} still to be embedded")
+
+
+def _await_backfill(stub: StorageServiceStub, show: Callable[[int, int | None], None]) -> int:
+    """Waits while the gateway embeds pending memories; returns how many are left."""
+    first = left = _pending(stub)
+    ends = time.monotonic() + BACKFILL_SECONDS
+    while left and time.monotonic() < ends:
+        time.sleep(PAUSE_SECONDS)
+        now = _pending(stub)
+        if now < left:
+            ends = time.monotonic() + BACKFILL_SECONDS
+        left = now
+        show(first - left, first)
+    return left
+
+
+def _pending(stub: StorageServiceStub) -> int:
+    return stub.GetStats(storage_pb2.GetStatsRequest()).pending_memories
 
 
 def rotate_key(*, data_key: bool = False, options: StoreOptions = STORE_DEFAULTS) -> None:

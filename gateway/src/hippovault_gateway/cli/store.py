@@ -22,15 +22,22 @@ SERVICE: str = maintenance_pb2.DESCRIPTOR.services_by_name["MaintenanceService"]
 
 @contextmanager
 def connect(options: StoreOptions) -> Iterator[MaintenanceServiceStub]:
-    """Yields a stub; connecting waits for the first call.
+    """Yields a stub of what is asked of a store as a whole, see `channel`."""
+    with channel(options) as connected:
+        yield maintenance_pb2_grpc.MaintenanceServiceStub(connected)
+
+
+@contextmanager
+def channel(options: StoreOptions) -> Iterator[grpc.Channel]:
+    """Yields a channel to the storage service; connecting waits for the first call.
 
     Raises:
         ServiceError: What the storage service answered to a call within the context, or that it does not run.
     """
     target = options.storage or gateway_settings(options.layout).storage_target()
-    with channels.sync(target, SERVICE, ()) as channel:
-        await_restart(channel, options.layout, STORAGE, RESTART_SECONDS)
+    with channels.sync(target, SERVICE, ()) as opened:
+        await_restart(opened, options.layout, STORAGE, RESTART_SECONDS)
         try:
-            yield maintenance_pb2_grpc.MaintenanceServiceStub(channel)
+            yield opened
         except grpc.RpcError as error:
             raise service_error(error, STORAGE, options.layout) from None

@@ -45,6 +45,7 @@ MAX_HINTS = 3
 MAX_HINT_BYTES = 200
 MAX_METADATA_BYTES = 16_384
 MAX_METADATA_DEPTH = 64
+MAX_REQUEST_ID_BYTES = 128
 MAX_SHOWN = 100
 """Characters of a name that somebody else gave and that an error repeats."""
 SURROGATE = re.compile("[\ud800-\udfff]")
@@ -144,6 +145,13 @@ def reference(field: str, value: pb.MemoryRef) -> None:
         entity = value.entity
         entity.category, entity.key = entity.category.strip(), entity.key.strip()
         text(f"{field}.entity.key", entity.key, MAX_NAME_BYTES)
+
+
+def request_id(value: str) -> str:
+    """Returns the caller's name for a write; it may be empty."""
+    if value:
+        text("request_id", value, MAX_REQUEST_ID_BYTES)
+    return value
 
 
 def query(field: str, value: str) -> None:

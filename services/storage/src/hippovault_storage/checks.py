@@ -29,7 +29,7 @@ MAX_VERSION = 2**31 - 1
 UPDATABLE = (*memory_rules.FIELDS, "surprise")
 """Fields of a memory that an update may set."""
 
-STORE_FIELDS = frozenset({"id", "content_hash", "updated_at", "deleted_at", "version", "model_revision"})
+STORE_FIELDS = frozenset({"id", "content_hash", "updated_at", "deleted_at", "version", "model_revision", "pending"})
 """Fields of a memory that the store sets."""
 
 Referring = (
@@ -40,8 +40,8 @@ Referring = (
     | pb.UndeleteMemoryRequest
 )
 """Requests about one memory."""
-Embedding = pb.PutMemoryRequest | pb.UpdateMemoryRequest | maintenance_pb2.MemoryRecord
-"""What has vectors and token codes of a memory."""
+Embedding = pb.PutMemoryRequest | pb.UpdateMemoryRequest | pb.EmbedMemoryRequest
+"""Requests that give a memory vectors and token codes."""
 
 
 def put(request: pb.PutMemoryRequest, dimensions: int) -> None:
@@ -52,6 +52,7 @@ def put(request: pb.PutMemoryRequest, dimensions: int) -> None:
     memory_rules.normalise(request.memory)
     if request.memory.HasField("surprise"):
         _surprise(request.memory.surprise)
+    memory_rules.request_id(request.request_id)
     embedding(request, dimensions)
 
 
@@ -67,6 +68,7 @@ def find(request: pb.FindMemoryRequest) -> None:
     )
     memory_rules.normalise(wanted)
     request.namespace, request.category, request.key = wanted.namespace, wanted.category, wanted.key
+    memory_rules.request_id(request.request_id)
 
 
 def update(request: pb.UpdateMemoryRequest, dimensions: int) -> None:
@@ -79,11 +81,12 @@ def update(request: pb.UpdateMemoryRequest, dimensions: int) -> None:
             request.memory.ClearField(field.name)  # type: ignore[arg-type]  # It is the message's own.
     if request.memory.HasField("surprise"):
         _surprise(request.memory.surprise)
-    if ("content" in paths) != bool(request.vectors):
-        raise ServiceError.invalid("vectors", "must be given with content, and not without")
+    if ("content" in paths) != (bool(request.vectors) or request.pending):
+        raise ServiceError.invalid("vectors", "must be given with content, unless they are pending, and not without")
     if request.HasField("token_codes") and not request.vectors:
         raise ServiceError.invalid("token_codes", "must be given with vectors only")
     memory_rules.within("expected_version", request.expected_version, 0, MAX_VERSION)
+    memory_rules.request_id(request.request_id)
     embedding(request, dimensions)
 
 
@@ -106,9 +109,16 @@ def reference(request: Referring) -> None:
     memory_rules.reference("ref", request.ref)
 
 
+def change(request: pb.DeleteMemoryRequest | pb.UndeleteMemoryRequest) -> None:
+    """Checks a DeleteMemoryRequest or an UndeleteMemoryRequest."""
+    reference(request)
+    memory_rules.request_id(request.request_id)
+
+
 def purge(request: pb.PurgeMemoriesRequest) -> None:
     """Checks a PurgeMemoriesRequest."""
     request.namespace = memory_rules.namespace(request.namespace)
+    memory_rules.request_id(request.request_id)
     if request.HasField("deleted_before"):
         memory_rules.timestamp("deleted_before", request.deleted_before)
     else:
@@ -158,6 +168,21 @@ def compare(request: pb.CompareToNewestRequest, dimensions: int) -> None:
     revision("model_revision", request.model_revision)
 
 
+def list_unembedded(request: pb.ListUnembeddedRequest) -> None:
+    """Checks a ListUnembeddedRequest."""
+    memory_rules.within("page_size", request.page_size, 1, MAX_PAGE_SIZE)
+    if request.token_encoding:
+        memory_rules.text("token_encoding", request.token_encoding, memory_rules.MAX_NAME_BYTES)
+
+
+def embed(request: pb.EmbedMemoryRequest, dimensions: int) -> None:
+    """Checks an EmbedMemoryRequest."""
+    request.memory.namespace = memory_rules.namespace(request.memory.namespace)
+    if request.memory.HasField("surprise"):
+        _surprise(request.memory.surprise)
+    embedding(request, dimensions)
+
+
 def summarize(request: pb.SummarizeMemoriesRequest) -> None:
     """Checks a SummarizeMemoriesRequest."""
     request.namespace = memory_rules.namespace(request.namespace)
@@ -166,7 +191,7 @@ def summarize(request: pb.SummarizeMemoriesRequest) -> None:
     memory_rules.timestamp("since", request.since)
 
 
-def embedding(request: pb.PutMemoryRequest | pb.UpdateMemoryRequest, dimensions: int) -> None:
+def embedding(request: Embedding, dimensions: int) -> None:
     """Checks what a write says of embeddings: vectors, token codes and the model that made them."""
     if request.vectors:
         vectors("vectors", request.vectors, dimensions, MAX_VECTORS)
@@ -176,7 +201,7 @@ def embedding(request: pb.PutMemoryRequest | pb.UpdateMemoryRequest, dimensions:
     of_hints(request, dimensions)
 
 
-def of_hints(value: Embedding, dimensions: int) -> None:
+def of_hints(value: Embedding | maintenance_pb2.MemoryRecord, dimensions: int) -> None:
     """Checks the vectors and token codes of hints: they are all of the memory that comes with them."""
     hints = len(value.memory.hints)
     if value.hint_vectors:

@@ -61,6 +61,12 @@ class Engine(Protocol):
     def compare_to_newest(self, request: pb.CompareToNewestRequest) -> pb.CompareToNewestResponse:
         """Returns cosine similarities to the newest live memories that have a vector."""
 
+    def list_unembedded(self, request: pb.ListUnembeddedRequest) -> pb.ListUnembeddedResponse:
+        """Returns live memories that lack vectors or token codes."""
+
+    def embed_memory(self, request: pb.EmbedMemoryRequest) -> pb.EmbedMemoryResponse:
+        """Gives a live memory what it lacks."""
+
     def summarize_memories(self, request: pb.SummarizeMemoriesRequest) -> pb.SummarizeMemoriesResponse:
         """Sums up what was created since a time."""
 

@@ -14,7 +14,7 @@ Memory = memory_pb2.Memory
 
 
 def decide(
-    stored: Memory | None, request: pb.PutMemoryRequest, now: float, *, embedded: bool
+    stored: Memory | None, request: pb.PutMemoryRequest, now: float
 ) -> tuple[Memory, memory_pb2.WriteOutcome.ValueType]:
     """Returns what the memory is after a put, and what the put did.
 
@@ -22,7 +22,6 @@ def decide(
         stored: The memory that the put's identity names, live or deleted; None when there is none.
         request: Checked and normalised. Not changed.
         now: Seconds since 1970.
-        embedded: Whether a vector is stored with it.
 
     Raises:
         ServiceError: INVALID_ARGUMENT when the merged tags are too many.
@@ -34,22 +33,21 @@ def decide(
     if stored.content != request.memory.content:
         created = times.seconds(stored.created_at)
         return _replacement(stored, request, now, created), memory_pb2.WRITE_OUTCOME_UPDATED
-    # Another program may have written it without a vector; the put's surprise is that of the vector.
-    takes_vector = bool(request.vectors) and not embedded
+    # The put's surprise is that of the vector.
+    takes_vector = bool(request.vectors) and stored.pending
     memory = _merged(stored, request.memory, now, takes_surprise=takes_vector and not stored.HasField("surprise"))
     if takes_vector:
-        memory.model_revision = request.model_revision
+        memory.model_revision, memory.pending = request.model_revision, False
     return memory, memory_pb2.WRITE_OUTCOME_EXISTED
 
 
-def updated(stored: Memory, request: pb.UpdateMemoryRequest, now: float, *, embedded: bool) -> Memory:
+def updated(stored: Memory, request: pb.UpdateMemoryRequest, now: float) -> Memory:
     """Returns what the memory is after an update.
 
     Args:
         stored: The live memory.
         request: Checked and normalised: its memory has nothing that the mask does not name. Not changed.
         now: Seconds since 1970.
-        embedded: Whether a vector is stored with it.
     """
     memory = Memory()
     memory.CopyFrom(stored)
@@ -57,9 +55,12 @@ def updated(stored: Memory, request: pb.UpdateMemoryRequest, now: float, *, embe
         memory.ClearField(field)  # type: ignore[arg-type]  # The validator knows them.
     memory.MergeFrom(request.memory)
     memory.version += memory.content != stored.content
-    if takes_vector(stored, memory, request, embedded=embedded):
-        memory.model_revision = request.model_revision
-    if not {"metadata", "surprise"}.isdisjoint(request.update_mask.paths):
+    if takes_vector(stored, memory, request):
+        memory.model_revision, memory.pending = request.model_revision, False
+    elif memory.content != stored.content:
+        memory.model_revision, memory.pending = "", True
+        memory.ClearField("surprise")
+    if memory.surprise != stored.surprise or not {"metadata", "surprise"}.isdisjoint(request.update_mask.paths):
         memory.metadata = metadata.replaced(stored.metadata, memory.metadata, _surprise(memory))
     times.fill(memory.created_at, times.seconds(memory.created_at))
     if memory.HasField("surprise"):
@@ -72,9 +73,9 @@ def updated(stored: Memory, request: pb.UpdateMemoryRequest, now: float, *, embe
     return memory
 
 
-def takes_vector(stored: Memory, memory: Memory, request: pb.UpdateMemoryRequest, *, embedded: bool) -> bool:
+def takes_vector(stored: Memory, memory: Memory, request: pb.UpdateMemoryRequest) -> bool:
     """Tells whether a memory gets the vectors of an update: with new content, or where it had none."""
-    return bool(request.vectors) and (memory.content != stored.content or not embedded)
+    return bool(request.vectors) and (memory.content != stored.content or stored.pending)
 
 
 def _replacement(stored: Memory, request: pb.PutMemoryRequest, now: float, created: float) -> Memory:
@@ -85,7 +86,11 @@ def _replacement(stored: Memory, request: pb.PutMemoryRequest, now: float, creat
     if stored.key:  # What it is called outlives its deletion; a write without a key may not know of it.
         memory.category, memory.key = stored.category, stored.key
     memory.version = stored.version + (stored.content != memory.content)
-    memory.model_revision = request.model_revision
+    if request.vectors or stored.pending or stored.content != memory.content:
+        memory.model_revision, memory.pending = request.model_revision, not request.vectors
+    else:  # It lives again with its vectors, and so with its surprise.
+        memory.model_revision = stored.model_revision
+        memory.MergeFrom(Memory(surprise=_surprise(memory) or _surprise(stored)))
     memory.metadata = metadata.replaced(stored.metadata, memory.metadata, _surprise(memory))
     if not memory.HasField("created_at"):
         memory.created_at.CopyFrom(times.timestamp(created))

@@ -69,12 +69,12 @@ class StorageServicer(StorageServiceServicer):
 
     def DeleteMemory(self, request: pb.DeleteMemoryRequest, context: object) -> pb.DeleteMemoryResponse:
         """See storage.proto."""
-        checks.reference(request)
+        checks.change(request)
         return self._engine.delete_memory(request)
 
     def UndeleteMemory(self, request: pb.UndeleteMemoryRequest, context: object) -> pb.UndeleteMemoryResponse:
         """See storage.proto."""
-        checks.reference(request)
+        checks.change(request)
         return self._engine.undelete_memory(request)
 
     def PurgeMemories(self, request: pb.PurgeMemoriesRequest, context: object) -> pb.PurgeMemoriesResponse:
@@ -91,6 +91,16 @@ class StorageServicer(StorageServiceServicer):
         """See storage.proto."""
         checks.compare(request, self._engine.dimensions)
         return self._engine.compare_to_newest(request)
+
+    def ListUnembedded(self, request: pb.ListUnembeddedRequest, context: object) -> pb.ListUnembeddedResponse:
+        """See storage.proto."""
+        checks.list_unembedded(request)
+        return self._engine.list_unembedded(request)
+
+    def EmbedMemory(self, request: pb.EmbedMemoryRequest, context: object) -> pb.EmbedMemoryResponse:
+        """See storage.proto."""
+        checks.embed(request, self._engine.dimensions)
+        return self._engine.embed_memory(request)
 
     def SummarizeMemories(self, request: pb.SummarizeMemoriesRequest, context: object) -> pb.SummarizeMemoriesResponse:
         """See storage.proto."""

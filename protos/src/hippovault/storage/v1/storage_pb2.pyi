@@ -289,10 +289,13 @@ class FindMemoryRequest(_message.Message):
     CONTENT_FIELD_NUMBER: _builtins.int
     CATEGORY_FIELD_NUMBER: _builtins.int
     KEY_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     content: _builtins.str
     category: _builtins.str
     key: _builtins.str
+    request_id: _builtins.str
+    """Not "": the answer also tells whether a write with it would write nothing."""
     def __init__(
         self,
         *,
@@ -300,10 +303,11 @@ class FindMemoryRequest(_message.Message):
         content: _builtins.str = ...,
         category: _builtins.str = ...,
         key: _builtins.str = ...,
+        request_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["category", b"category", "content", b"content", "key", b"key", "namespace", b"namespace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["category", b"category", "content", b"content", "key", b"key", "namespace", b"namespace", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -317,8 +321,11 @@ class FindMemoryResponse(_message.Message):
 
     MEMORY_FIELD_NUMBER: _builtins.int
     HAS_VECTOR_FIELD_NUMBER: _builtins.int
+    REQUEST_DONE_FIELD_NUMBER: _builtins.int
     has_vector: _builtins.bool
     """Whether a vector is stored with it. Another program may have written it without one."""
+    request_done: _builtins.bool
+    """Whether a write with the request's request_id was done already."""
     @_builtins.property
     def memory(self) -> _memory_pb2.Memory:
         """Absent when there is none."""
@@ -328,10 +335,11 @@ class FindMemoryResponse(_message.Message):
         *,
         memory: _memory_pb2.Memory | None = ...,
         has_vector: _builtins.bool = ...,
+        request_done: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["memory", b"memory"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["has_vector", b"has_vector", "memory", b"memory"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["has_vector", b"has_vector", "memory", b"memory", "request_done", b"request_done"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

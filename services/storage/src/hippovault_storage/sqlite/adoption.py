@@ -10,7 +10,7 @@ from typing import Any
 from hippovault_chassis import memory_rules
 from hippovault_chassis.errors import ServiceError
 from hippovault_storage import metadata
-from hippovault_storage.sqlite import query, records, vectors, writes
+from hippovault_storage.sqlite import query, records, requests, vectors, writes
 from hippovault_storage.sqlite.connections import Connection
 from hippovault_storage.sqlite.records import Memory
 from hippovault_storage.vault import Place, Vault
@@ -81,6 +81,7 @@ def adopt(connection: Connection) -> Adopted:
         vanished = query.column(connection, VANISHED)
         _forget(connection, vanished, *OF_THE_VANISHED)
         vectors.purge(connection, vanished)
+        requests.forget(connection, vanished)
         changed = query.column(connection, CHANGED)
     adopted.count = len(vanished)
     for start in range(0, len(changed), CHUNK):

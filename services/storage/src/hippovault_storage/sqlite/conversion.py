@@ -133,6 +133,7 @@ def _seal(target: Connection, old: Vault) -> None:
 
     for table in sealing.TABLES:
         sealing.seal_table(target, table, change)
+    target.execute("DELETE FROM hippo_requests")  # Their digests are of the old vault, and nothing tells of what.
     last = records.BEFORE_ALL
     while ids := query.column(target, records.NEXT_IDS, (last, sealing.CHUNK)):
         memories = [records.memory(new, row) for row in records.rows(target, ids)]
@@ -160,7 +161,7 @@ def _check(source: Connection, target: Connection, path: Path) -> None:
     """Looks whether the copy is whole."""
     problems = pages.damages(target)
     for table in schema.tables(source):
-        if table != "hippo_state" and _count(source, table) != _count(target, table):
+        if table not in {"hippo_state", "hippo_requests"} and _count(source, table) != _count(target, table):
             problems.append(f"the table {table} has another number of rows")
     if problems:
         raise ServiceError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -28,9 +29,11 @@ from hippovault_storage.sqlite import (
     query,
     reads,
     reindexing,
+    requests,
     schema,
     search,
     transfer,
+    unembedded,
     updates,
     vectors,
     verifying,
@@ -50,7 +53,7 @@ from hippovault_storage.sqlite.writer import Writer
 log = structlog.get_logger()
 
 ChangeT = TypeVar("ChangeT", pb.UpdateMemoryRequest, pb.DeleteMemoryRequest, pb.UndeleteMemoryRequest)
-ResultT = TypeVar("ResultT")
+ResultT = TypeVar("ResultT", pb.UpdateMemoryResponse, pb.DeleteMemoryResponse, pb.UndeleteMemoryResponse)
 
 MAX_LOGGED_IDS = 100
 
@@ -172,10 +175,7 @@ class SqliteEngine:
         response, more = pb.PurgeMemoriesResponse(), True
         try:
             while more:
-                ids = self._writer.run(lambda connection: purge.remove(connection, request))
-                response.ids.extend(ids[: purge.MAX_TOLD_IDS - len(response.ids)])
-                response.total += len(ids)
-                more = len(ids) == purge.CHUNK and request.HasField("deleted_before")
+                response, more = self._writer.run(functools.partial(purge.remove, request=request, so_far=response))
         except ServiceError:
             self._eraser.resume()
             raise
@@ -191,6 +191,15 @@ class SqliteEngine:
         """Returns cosine similarities to the newest live memories that have a vector."""
         with self._readers.borrow() as connection:
             return distances.to_newest(connection, request)
+
+    def list_unembedded(self, request: pb.ListUnembeddedRequest) -> pb.ListUnembeddedResponse:
+        """Returns live memories that lack vectors or token codes."""
+        with self._readers.borrow() as connection:
+            return unembedded.list_page(connection, request)
+
+    def embed_memory(self, request: pb.EmbedMemoryRequest) -> pb.EmbedMemoryResponse:
+        """Gives a live memory what it lacks."""
+        return self._writer.run(lambda connection: unembedded.embed(connection, request))
 
     def summarize_memories(self, request: pb.SummarizeMemoriesRequest) -> pb.SummarizeMemoriesResponse:
         """Sums up what was created since a time."""
@@ -250,7 +259,11 @@ class SqliteEngine:
         if request.dry_run:
             with self._readers.borrow() as connection:
                 return change(connection, request)
-        return self._writer.run(lambda connection: change(connection, request))
+
+        def once(connection: Connection) -> ResultT:
+            return requests.once(connection, request, lambda: change(connection, request))
+
+        return self._writer.run(once)
 
 
 def open_writer(path: Path, dimensions: int, box: Lockbox) -> Connection:

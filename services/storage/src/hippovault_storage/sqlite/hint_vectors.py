@@ -35,11 +35,9 @@ class Due(NamedTuple):
 
 def due(
     connection: Connection,
-    request: pb.PutMemoryRequest | pb.UpdateMemoryRequest,
+    request: pb.PutMemoryRequest | pb.UpdateMemoryRequest | pb.EmbedMemoryRequest,
     memory: memory_pb2.Memory,
     stored: memory_pb2.Memory | None,
-    *,
-    embedded: bool,
 ) -> Due:
     """Returns what a write has to do.
 
@@ -48,15 +46,14 @@ def due(
         request: The write; its hints, where it has vectors of them, are the memory's.
         memory: As it will be.
         stored: As it is.
-        embedded: Whether the content has vectors, or gets them.
     """
     replaced = memory.hints != (stored.hints if stored else [])
-    given = request.hint_vectors if embedded else b""
+    given = b"" if memory.pending else request.hint_vectors
     takes = replaced or (given and not numbers(connection, [memory.id]))
     codes = request.hint_token_codes
     if not replaced and codes.codes:
         there = vectors.token_codes(connection, memory.id)
-        replaced = there is not None and codes != there.of_hints
+        replaced = (there is not None or request.HasField("token_codes")) and codes != (there and there.of_hints)
     return Due(given if takes else None, codes if replaced else None)
 
 

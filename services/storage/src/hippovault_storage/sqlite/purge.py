@@ -5,7 +5,7 @@ from __future__ import annotations
 from hippovault.memory.v1 import memory_pb2
 from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault_storage import times
-from hippovault_storage.sqlite import erasing, foreign, identity, query, records, vectors
+from hippovault_storage.sqlite import erasing, foreign, identity, query, records, requests, vectors
 from hippovault_storage.sqlite.connections import Connection
 
 CHUNK = 500
@@ -34,20 +34,34 @@ def preview(connection: Connection, request: pb.PurgeMemoriesRequest) -> pb.Purg
     return pb.PurgeMemoriesResponse(ids=ids[:MAX_TOLD_IDS], total=len(ids))
 
 
-def remove(connection: Connection, request: pb.PurgeMemoriesRequest) -> list[int]:
+def remove(
+    connection: Connection, request: pb.PurgeMemoriesRequest, so_far: pb.PurgeMemoriesResponse
+) -> tuple[pb.PurgeMemoriesResponse, bool]:
     """Removes memories that the request names, and marks that what is left of them is to be erased.
 
+    Args:
+        connection: The writer's.
+        request: Names at most CHUNK at a time where it names them by the time of their deletion.
+        so_far: What was removed for this request.
+
     Returns:
-        Their ids, at most CHUNK where the request names them by the time of their deletion.
+        What is removed now, and whether there is more. What a request with this id removed before, it does not again.
 
     Raises:
         ServiceError: NOT_FOUND when the reference names no memory.
     """
+    if done := requests.answered(connection, request):
+        return done, False
     ids = _targets(connection, request, CHUNK)
     if ids:
         erasing.mark(connection)
         _remove_rows(connection, ids)
-    return ids
+    told = ids[: MAX_TOLD_IDS - len(so_far.ids)]
+    response = pb.PurgeMemoriesResponse(ids=[*so_far.ids, *told], total=so_far.total + len(ids))
+    more = len(ids) == CHUNK and request.HasField("deleted_before")
+    if not more:
+        requests.keep(connection, request, response)
+    return response, more
 
 
 def _targets(connection: Connection, request: pb.PurgeMemoriesRequest, limit: int) -> list[int]:
@@ -64,6 +78,7 @@ def _remove_rows(connection: Connection, ids: list[int]) -> None:
     for table, column in (*ROWS, *_associations(connection)):
         connection.execute(f"DELETE FROM {table} WHERE {column} IN (SELECT value FROM json_each(?))", listed)
     vectors.purge(connection, ids)
+    requests.forget(connection, ids)
 
 
 def _associations(connection: Connection) -> list[tuple[str, str]]:

@@ -8,7 +8,7 @@ from hippovault.memory.v1 import memory_pb2
 from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault_chassis.errors import ServiceError
 from hippovault_storage import times
-from hippovault_storage.sqlite import history, identity, models, pages, query, records, scope
+from hippovault_storage.sqlite import history, identity, models, pages, query, records, requests, scope, unembedded
 from hippovault_storage.sqlite.connections import Connection
 from hippovault_storage.sqlite.scope import Scope
 
@@ -23,12 +23,12 @@ WHERE {{scope}} AND h.memory_id IN (SELECT value FROM json_each(?))
 
 def find(connection: Connection, request: pb.FindMemoryRequest) -> pb.FindMemoryResponse:
     """Returns the memory, live or deleted, that a put of this content and key would write to."""
+    response = pb.FindMemoryResponse(request_done=requests.is_done(connection, request.namespace, request.request_id))
     found = identity.find(connection, request.namespace, request.content, request.category, request.key)
-    if found is None:
-        return pb.FindMemoryResponse()
-    return pb.FindMemoryResponse(
-        memory=records.one(connection, found), has_vector=records.has_vector(connection, found)
-    )
+    if found is not None:
+        response.memory.CopyFrom(records.one(connection, found))
+        response.has_vector = not response.memory.pending
+    return response
 
 
 def get(connection: Connection, request: pb.GetMemoryRequest) -> pb.GetMemoryResponse:
@@ -133,6 +133,7 @@ def count(connection: Connection) -> pb.GetStatsResponse:
         namespaces=namespaces,
         vectors=query.value(connection, searched),
         model_revision=models.of(connection),
+        pending_memories=unembedded.count_pending(connection),
     )
 
 

@@ -17,16 +17,21 @@ Memory = memory_pb2.Memory
 Columns = dict[str, str | float | None]
 SealedColumns = dict[str, Value | float]
 
+# vec0 keeps its row ids in this table; vec0 itself would read the vector too.
+PENDING = "NOT EXISTS (SELECT 1 FROM memory_embeddings_rowids e WHERE e.rowid = h.memory_id)"
+"""Whether the dense arm cannot find a memory `h`: its vectors are to come, or another program wrote it without."""
+
 SELECT = (
     "SELECT h.memory_id, h.namespace, m.content, h.content_hash, h.category, h.key, m.tags, h.hints, h.memory_type, "
     "h.importance, iif(h.has_metadata, m.metadata, NULL), h.created_at, coalesce(h.updated_at, h.created_at), "
     "h.deleted_at, h.version, h.model_revision, h.status, "
+    f"{PENDING}, "
     "h.surprise, h.embedding_outlier, h.engagement, h.explicit, h.prediction_loss, h.scoring_version "
     "FROM hippo_memories h JOIN memories m ON m.id = h.memory_id"
 )
 """Rows for `fill`; goes before a WHERE over `h` and `m`."""
 
-SURPRISE = 17
+SURPRISE = 18
 """Where a row's columns of the surprise begin."""
 
 NO_HINTS = "[]"
@@ -57,7 +62,7 @@ def fill(vault: Vault, memory: Memory, row: tuple[Any, ...]) -> None:
     (
         memory.id, memory.namespace, content, content_hash, memory.category, memory.key, tags, hints,
         memory.memory_type, importance, metadata, created_at, updated_at, deleted_at, memory.version,
-        memory.model_revision, memory.status,
+        memory.model_revision, memory.status, pending,
     ) = row[:SURPRISE]  # fmt: skip
     where = place(memory)
     memory.content = vault.open(where, "content", content)
@@ -65,6 +70,7 @@ def fill(vault: Vault, memory: Memory, row: tuple[Any, ...]) -> None:
     memory.tags.extend(split_tags(vault.open(where, "tags", tags)))
     memory.hints.extend(read_hints(vault, where, hints))
     memory.metadata = vault.open(where, "metadata", metadata)
+    memory.pending = bool(pending)
     if importance is not None:
         memory.importance = importance
     times.fill(memory.created_at, created_at)

@@ -148,13 +148,26 @@ CREATE TABLE hippo_token_codes (memory_id INTEGER PRIMARY KEY, encoding TEXT NOT
 CREATE TABLE hippo_state (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
 """
 
-# The tokens of hints are told apart from those of the content: each goes with what it is of.
-TOKENS_OF_HINTS = """
+# The tokens of hints are told apart from those of the content: each goes with what it is of. hippo_requests keeps for a
+# day what writes with a request_id answered: nothing of a content but a digest of the request, and not even that once
+# the memory is purged. Its memory_id is that of the memory that was written.
+TOKENS_OF_HINTS_AND_REQUESTS = """
 ALTER TABLE hippo_token_codes ADD COLUMN hint_encoding TEXT;
 ALTER TABLE hippo_token_codes ADD COLUMN hint_codes BLOB;
+CREATE TABLE hippo_requests (
+    namespace TEXT NOT NULL,
+    request_id TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    memory_id INTEGER,
+    answer BLOB NOT NULL,
+    at REAL NOT NULL,
+    PRIMARY KEY (namespace, request_id)
+) WITHOUT ROWID;
+CREATE INDEX hippo_requests_memory ON hippo_requests(memory_id);
+CREATE INDEX hippo_requests_at ON hippo_requests(at);
 """
 
-MIGRATIONS = (DROP_IN + VECTORS + OURS, ENTITIES_AND_VECTORS, TOKENS_OF_HINTS)
+MIGRATIONS = (DROP_IN + VECTORS + OURS, ENTITIES_AND_VECTORS, TOKENS_OF_HINTS_AND_REQUESTS)
 """What turns a file of version N into one of version N + 1, at index N."""
 
 SCHEMA_VERSION = len(MIGRATIONS)
@@ -169,6 +182,7 @@ NAMED_TABLES = (
         "hippo_vectors",
         "hippo_token_codes",
         "hippo_state",
+        "hippo_requests",
     ),
 )
 """Tables whose columns this program's statements name."""

@@ -22,20 +22,22 @@ def update(connection: Connection, request: pb.UpdateMemoryRequest) -> pb.Update
     """
     stored = records.one(connection, identity.named(connection, request.namespace, request.ref)[0])
     _check_version(stored, request.expected_version)
-    now, embedded = times.now(), records.has_vector(connection, stored.id)
-    memory = merging.updated(stored, request, now, embedded=embedded)
+    now = times.now()
+    memory = merging.updated(stored, request, now)
     identity.check_free(connection, memory, stored)
-    takes_vector = merging.takes_vector(stored, memory, request, embedded=embedded)
+    takes_vector = merging.takes_vector(stored, memory, request)
     codes = request.token_codes if request.HasField("token_codes") else None
     there = vectors.token_codes(connection, stored.id)
     takes_codes = codes is not None and codes != (there and there.of_content)
-    of_hints = hint_vectors.due(connection, request, memory, stored, embedded=embedded or takes_vector)
+    of_hints = hint_vectors.due(connection, request, memory, stored)
     if takes_vector or of_hints.vectors:
         (models.check if request.dry_run else models.take)(connection, request.model_revision)
     if not request.dry_run:
         _apply(connection, memory, stored, now)
         if takes_vector:
             vectors.write(connection, memory.id, request.vectors, codes)
+        elif memory.pending and not stored.pending:
+            vectors.purge(connection, [memory.id])
         elif takes_codes:
             vectors.write_token_codes(connection, memory.id, codes)
         hint_vectors.write(connection, memory.id, of_hints)

@@ -12,7 +12,18 @@ from hippovault.memory.v1 import memory_pb2
 from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault_chassis.errors import ServiceError
 from hippovault_storage import merging, times
-from hippovault_storage.sqlite import foreign, hint_vectors, history, identity, models, query, records, text, vectors
+from hippovault_storage.sqlite import (
+    foreign,
+    hint_vectors,
+    history,
+    identity,
+    models,
+    query,
+    records,
+    requests,
+    text,
+    vectors,
+)
 from hippovault_storage.sqlite.connections import Connection
 
 Memory = memory_pb2.Memory
@@ -40,26 +51,29 @@ def put(connection: Connection, request: pb.PutMemoryRequest) -> pb.PutMemoryRes
         ServiceError: FAILED_PRECONDITION when there is no vector and none is stored with the same live content, or the
             vectors are of another model than the store's; INVALID_ARGUMENT when the merged tags are too many.
     """
-    return _put(connection, request, functools.partial(models.take, connection))
+    return _put_once(connection, request, functools.partial(models.take, connection))
+
+
+def _put_once(connection: Connection, request: pb.PutMemoryRequest, take_model: TakeModel) -> pb.PutMemoryResponse:
+    return requests.once(connection, request, lambda: _put(connection, request, take_model))
 
 
 def _put(connection: Connection, request: pb.PutMemoryRequest, take_model: TakeModel) -> pb.PutMemoryResponse:
     given = request.memory
     memory_id = identity.find(connection, given.namespace, given.content, given.category, given.key)
     stored = None if memory_id is None else records.one(connection, memory_id)
-    embedded = stored is not None and records.has_vector(connection, stored.id)
     now = times.now()
-    memory, outcome = merging.decide(stored, request, now, embedded=embedded)
+    memory, outcome = merging.decide(stored, request, now)
     existed = outcome == memory_pb2.WRITE_OUTCOME_EXISTED
-    if not existed and not request.vectors:
+    if not (existed or request.vectors or request.pending):
         raise ServiceError(
             grpc.StatusCode.FAILED_PRECONDITION,
             "VECTOR_REQUIRED",
             "vectors: must be given, since no live memory has this content",
             field="vectors",
         )
-    takes_vectors = bool(request.vectors) and not (existed and embedded)
-    of_hints = hint_vectors.due(connection, request, memory, stored, embedded=embedded or takes_vectors)
+    takes_vectors = bool(request.vectors) and not (existed and stored and not stored.pending)
+    of_hints = hint_vectors.due(connection, request, memory, stored)
     if takes_vectors or of_hints.vectors:
         take_model(request.model_revision)
     if stored and outcome in ENDING:
@@ -69,6 +83,8 @@ def _put(connection: Connection, request: pb.PutMemoryRequest, take_model: TakeM
     if takes_vectors:
         write_vectors = vectors.write if stored else vectors.insert
         write_vectors(connection, memory.id, request.vectors, _token_codes(connection, request, stored))
+    elif stored and memory.pending and not stored.pending:
+        vectors.purge(connection, [memory.id])
     elif request.HasField("token_codes"):
         vectors.write_token_codes(connection, memory.id, request.token_codes)
     hint_vectors.write(connection, memory.id, of_hints)
@@ -145,7 +161,7 @@ def _put_or_refuse(
 ) -> pb.PutMemoryResponse | ServiceError:
     before = connection.total_changes()
     try:
-        return _put(connection, request, take_model)
+        return _put_once(connection, request, take_model)
     except ServiceError as error:
         if connection.total_changes() != before:  # Half of a memory: the transaction must not be committed.
             raise

@@ -39,6 +39,7 @@ CHECKS = (
     Check("tags", contents.look_at_tags, REINDEX),
     Check("words", words.look, REINDEX),
     Check("vectors", vectors.look, REINDEX),
+    Check("pending", vectors.look_at_pending, ""),
     Check("models", models.look, REMEMBER),
     Check("history", history.look, RESTORE),
 )

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from hippovault_chassis import deadline
 from hippovault_storage.checks import NORM_TOLERANCE
-from hippovault_storage.sqlite import hint_vectors, query, records, schema, vectors
+from hippovault_storage.sqlite import hint_vectors, query, records, schema, unembedded, vectors
 from hippovault_storage.sqlite.connections import Connection
 from hippovault_storage.sqlite.verifying import contents
 from hippovault_storage.sqlite.verifying.findings import Findings
@@ -63,6 +63,11 @@ def look(connection: Connection, findings: Findings) -> None:
     for batch in query.chunks(connection, OF_HINTS, (), query.CHUNK):
         deadline.remaining()
         _look_at_hints(connection, findings, [memory_id for (memory_id,) in batch])
+
+
+def look_at_pending(connection: Connection, findings: Findings) -> None:
+    """Counts the live memories whose vectors are to come, which is nothing wrong."""
+    findings.looked_at(unembedded.count_pending(connection))
 
 
 def _look_at_firsts(connection: Connection, findings: Findings, batch: list[Row], width: int) -> None:

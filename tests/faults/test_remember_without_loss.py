@@ -1,0 +1,204 @@
+"""Remembering loses nothing: without an embedder it is stored, and completed later; clients at once do it once.
+
+Of an encrypted store, in which nothing of this is different.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import grpc
+import pytest
+from google.protobuf.field_mask_pb2 import FieldMask
+
+from hippovault.memory.v1 import memory_pb2
+from hippovault.memory.v1 import memory_service_pb2 as pb
+from hippovault.memory.v1.memory_service_pb2_grpc import MemoryServiceStub
+from hippovault.storage.v1 import maintenance_pb2
+from hippovault.storage.v1.maintenance_pb2_grpc import MaintenanceServiceStub
+from hippovault_chassis import memory_rules
+from support.command import in_process
+from support.processes import environment
+from support.stack import Stack, running
+from support.storage import encrypted
+from support.waiting import until
+
+SECONDS = 60
+CLIENTS = 10
+CREATED, EXISTED = memory_pb2.WRITE_OUTCOME_CREATED, memory_pb2.WRITE_OUTCOME_EXISTED
+VAULT, HERON = "The vault is under the stairs", "A heron stands in the shallow water"
+
+
+@pytest.fixture(scope="module")
+def own_stack(module_home: Path) -> Iterator[Stack]:
+    with running(module_home, encrypted("values")) as stack:
+        yield stack
+
+
+@pytest.fixture
+def gateway(own_stack: Stack) -> Iterator[MemoryServiceStub]:
+    with own_stack.client() as client:
+        yield client
+
+
+@pytest.fixture(params=["plain", "encrypted"])
+def either(request: pytest.FixtureRequest, stack: Stack, own_stack: Stack) -> Iterator[MemoryServiceStub]:
+    with (stack if request.param == "plain" else own_stack).client() as client:
+        yield client
+
+
+@pytest.fixture
+def namespace() -> str:
+    return uuid.uuid4().hex
+
+
+@contextmanager
+def no_embedder(stack: Stack) -> Iterator[None]:
+    stack.processes["embedding"].kill()
+    try:
+        yield
+    finally:
+        stack.restart("embedding")
+
+
+def remember(gateway: MemoryServiceStub, namespace: str, content: str, **fields: object) -> pb.RememberResponse:
+    request = pb.RememberRequest(namespace=namespace, content=content, **fields)  # type: ignore[arg-type]
+    return gateway.Remember(request, timeout=SECONDS)
+
+
+def update(gateway: MemoryServiceStub, namespace: str, memory_id: int, content: str) -> pb.UpdateMemoryResponse:
+    request = pb.UpdateMemoryRequest(
+        namespace=namespace,
+        ref=memory_pb2.MemoryRef(id=memory_id),
+        memory=memory_pb2.Memory(content=content),
+        update_mask=FieldMask(paths=["content"]),
+        request_id=f"update {memory_id}",
+    )
+    return gateway.UpdateMemory(request, timeout=SECONDS)
+
+
+def recalled(
+    gateway: MemoryServiceStub, namespace: str, query: str, mode: pb.RecallMode.ValueType = pb.RECALL_MODE_DENSE
+) -> dict[str, memory_pb2.Memory]:
+    """The memories that a recall finds, by their contents."""
+    hits = gateway.Recall(pb.RecallRequest(namespace=namespace, query=query, mode=mode), timeout=SECONDS).hits
+    return {hit.memory.content: hit.memory for hit in hits}
+
+
+def pending(gateway: MemoryServiceStub) -> int:
+    return gateway.Ping(pb.PingRequest(), timeout=SECONDS).pending_memories
+
+
+def test_what_is_remembered_without_an_embedder_is_completed_when_it_is_back(
+    own_stack: Stack,
+    gateway: MemoryServiceStub,
+    namespace: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run = in_process(environment(own_stack.home), monkeypatch, capsys)
+    changed = remember(gateway, namespace, "It will be another").memory
+    before = pending(gateway)
+    with no_embedder(own_stack):
+        stored = remember(gateway, namespace, VAULT, request_id="r1", tags=["a"])
+        assert stored.outcome == CREATED
+        assert stored.memory.pending
+        assert not stored.memory.HasField("surprise")
+        assert (stored.windows, stored.truncated) == (0, False)
+        assert remember(gateway, namespace, VAULT, request_id="r1", tags=["a"]) == stored
+        items = [pb.RememberRequest(namespace=namespace, content=content) for content in (HERON, " ", VAULT)]
+        results = gateway.BatchRemember(pb.BatchRememberRequest(requests=items), timeout=SECONDS).results
+        assert results[0].response.memory.pending
+        assert results[1].error.field == "content"
+        assert results[2].response.outcome == EXISTED
+        updated = update(gateway, namespace, changed.id, "Ravens remember faces")
+        assert updated.memory.pending
+        assert not updated.memory.HasField("surprise")
+        assert recalled(gateway, namespace, "vault", pb.RECALL_MODE_HYBRID).keys() == {VAULT}
+        assert recalled(gateway, namespace, "ravens", pb.RECALL_MODE_KEYWORD).keys() == {"Ravens remember faces"}
+        assert pending(gateway) == before + 3
+        assert run("status")[1]["ping"]["pending_memories"] == before + 3
+    code, told = run("reindex")
+    assert (code, told["pending"]) == (0, before)
+    found = recalled(gateway, namespace, "birds")
+    assert found.keys() == {VAULT, HERON, "Ravens remember faces"}
+    assert next(iter(found)) != VAULT
+    for memory in found.values():
+        assert not memory.pending
+        assert 0 < memory.surprise.score < 1
+        assert memory.model_revision
+    assert json.loads(found[VAULT].metadata)["_hippo"]["surprise"]["score"] == found[VAULT].surprise.score
+
+
+def test_a_killed_gateway_goes_on_and_what_cannot_be_embedded_holds_up_nothing(
+    own_stack: Stack, gateway: MemoryServiceStub, namespace: str
+) -> None:
+    with no_embedder(own_stack):
+        remember(gateway, namespace, VAULT)
+        take_in_what_is_too_long(own_stack, namespace)
+        remember(gateway, namespace, HERON)
+        own_stack.processes["gateway"].kill()
+    own_stack.restart("gateway")
+    with own_stack.client() as anew:
+        until(lambda: pending(anew) == 1)
+        assert recalled(anew, namespace, "where is the safe").keys() == {VAULT, HERON}
+        with no_embedder(own_stack):
+            remember(anew, namespace, "Ravens remember faces")
+        until(lambda: pending(anew) == 1)
+    assert own_stack.processes["gateway"].log.read_text().count("cannot be embedded") == 1
+
+
+def take_in_what_is_too_long(stack: Stack, namespace: str) -> None:
+    """Another program may have written what no caller could, and an embedder refuses it."""
+    memory = memory_pb2.Memory(namespace=namespace, content="7 " * memory_rules.MAX_CONTENT_BYTES)
+    memory.created_at.GetCurrentTime()
+    record = maintenance_pb2.MemoryRecord(memory=memory)
+    with grpc.insecure_channel(f"unix:{stack.home / 'run' / 'storage.sock'}") as channel:
+        messages = iter([maintenance_pb2.ImportMemoriesRequest(record=record)])
+        told = MaintenanceServiceStub(channel).ImportMemories(messages, timeout=SECONDS)
+    assert told.imported == 1
+
+
+def test_a_repeated_request_needs_no_embedder(own_stack: Stack, gateway: MemoryServiceStub, namespace: str) -> None:
+    first = remember(gateway, namespace, VAULT, key="k", request_id="r1")
+    changed = update(gateway, namespace, first.memory.id, HERON)
+    assert changed.changed
+    with no_embedder(own_stack):
+        again = remember(gateway, namespace, VAULT, key="k", request_id="r1")
+        assert (again.outcome, again.memory) == (first.outcome, changed.memory)
+        assert update(gateway, namespace, first.memory.id, HERON).memory == changed.memory
+        assert not again.memory.pending
+
+
+def test_ten_clients_make_one_memory_with_all_tags(either: MemoryServiceStub, namespace: str) -> None:
+    def remember(tag: str) -> pb.RememberResponse:
+        request = pb.RememberRequest(namespace=namespace, content="The vault is under the stairs", tags=[tag])
+        return either.Remember(request, timeout=SECONDS)
+
+    tags = [f"tag {number}" for number in range(CLIENTS)]
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        answers = list(pool.map(remember, tags))
+    assert sorted(answer.outcome for answer in answers) == [CREATED, *[EXISTED] * (CLIENTS - 1)]
+    [stored] = either.ListMemories(pb.ListMemoriesRequest(namespace=namespace), timeout=SECONDS).memories
+    assert sorted(stored.tags) == tags
+    assert not stored.pending
+    assert all(answer.memory.surprise == stored.surprise for answer in answers)
+
+
+def test_ten_clients_with_one_request_write_once_and_hear_the_same(either: MemoryServiceStub, namespace: str) -> None:
+    request = pb.RememberRequest(namespace=namespace, content="The port is 8080", key="port", request_id="r1")
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        calling = [pool.submit(either.Remember, request, timeout=SECONDS) for _ in range(CLIENTS)]
+        answers = [call.result() for call in calling]
+    assert {answer.outcome for answer in answers} == {CREATED}
+    assert all(answer.memory == answers[0].memory for answer in answers)
+    changed = either.Remember(
+        pb.RememberRequest(namespace=namespace, content="The port is 9090", key="port"), timeout=SECONDS
+    ).memory
+    again = either.Remember(request, timeout=SECONDS)
+    assert (again.outcome, again.memory, again.windows) == (CREATED, changed, 0)
