@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -14,6 +17,8 @@ import mcp_types
 import pytest
 from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError
+
+from support.processes import Process
 
 Era = Literal["auto", "legacy"]
 Connect = Callable[[Era], Client]
@@ -100,6 +105,17 @@ async def refusal(client: Client, tool: str, **arguments: Any) -> str:
     [text] = result.content
     assert isinstance(text, mcp_types.TextContent)
     return text.text
+
+
+@contextmanager
+def suspended(process: Process) -> Iterator[None]:
+    """Lets a process do nothing while the context lasts, so that what it is asked stays under way."""
+    process.popen.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, process.popen.pid, os.WSTOPPED)  # Until then it may still answer.
+    try:
+        yield
+    finally:
+        process.popen.send_signal(signal.SIGCONT)
 
 
 class DoorTests:

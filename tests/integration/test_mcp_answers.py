@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import mcp_types
@@ -16,7 +13,7 @@ from mcp.shared.exceptions import MCPError
 
 from hippovault_gateway.mcp import budget
 from hippovault_gateway.mcp.progress import INTERVAL_SECONDS
-from integration.mcp_support import PROTOCOL, Era, RawSession, answer
+from integration.mcp_support import PROTOCOL, Era, RawSession, answer, suspended
 from support.stack import Stack
 
 LONG = 'The otter said "hello" to the 🦛.' + "\n" * 50_000 + "End."
@@ -182,17 +179,6 @@ async def test_a_prompt_that_cannot_be_filled_in_is_refused(
         assert caught.value.error.code == mcp_types.INVALID_PARAMS
 
 
-@contextmanager
-def suspended(stack: Stack) -> Iterator[None]:
-    """Lets the storage do nothing while the context lasts, so that what it is asked takes long."""
-    storage = stack.processes["storage"].popen
-    storage.send_signal(signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        storage.send_signal(signal.SIGCONT)
-
-
 async def test_a_call_that_takes_long_is_reported_where_the_client_asks(stack: Stack, era: Era) -> None:
     reports: list[tuple[float, str | None]] = []
     reported = asyncio.Event()
@@ -203,7 +189,7 @@ async def test_a_call_that_takes_long_is_reported_where_the_client_asks(stack: S
         reported.set()
 
     async with Client(stack.mcp_http_url, mode=era) as client:
-        with suspended(stack):
+        with suspended(stack.processes["storage"]):
             call = asyncio.create_task(client.call_tool("hippo_list_recent", {}, progress_callback=report))
             await asyncio.wait_for(reported.wait(), 20 * INTERVAL_SECONDS)
         result = await call
@@ -215,7 +201,7 @@ async def test_a_call_that_takes_long_is_reported_where_the_client_asks(stack: S
 
 def test_what_was_not_asked_to_be_reported_is_not(stack: Stack) -> None:
     with RawSession(stack.home / "run" / "mcp.sock") as session:
-        with suspended(stack):
+        with suspended(stack.processes["storage"]):
             session.send("reported", "tools/call", {"name": "ping", "_meta": {"progressToken": "t"}})
             session.send("silent", "tools/call", {"name": "ping", "_meta": {}})
             session.send("wrong", "tools/call", {"name": "ping", "_meta": {"progressToken": True}})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import socket
 import stat
 import sys
@@ -20,7 +19,7 @@ from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from hippovault_gateway.mcp import messages, socket_door
-from integration.mcp_support import PROTOCOL, TOOLS, Connect, DoorTests, Era, RawSession, answer
+from integration.mcp_support import PROTOCOL, TOOLS, Connect, DoorTests, Era, RawSession, answer, suspended
 from support.processes import Process, environment, start
 from support.stack import Stack
 
@@ -125,16 +124,6 @@ def test_a_cancelled_call_does_not_hold_the_session(session: RawSession) -> None
 
     # The answer may have been on its way already.
     assert [json.loads(line)["id"] for line in session.lines] in ([], [1])
-
-
-@contextmanager
-def suspended(process: Process) -> Iterator[None]:
-    """Lets a process do nothing while the context lasts, so that what it is asked stays under way."""
-    process.popen.send_signal(signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        process.popen.send_signal(signal.SIGCONT)
 
 
 def test_a_session_outlives_a_call_that_is_cancelled_under_way(stack: Stack, session: RawSession) -> None:

@@ -43,7 +43,7 @@ class GatewaySettings(ProcessSettings):
 
     Default: 127.0.0.1:7465 for the default home; for others, or where it is taken, a free port that stays theirs."""
     mcp_tools: ToolSet = "all"
-    """The tools that MCP over HTTP lists."""
+    """The tools of MCP over HTTP: hippo's, those by SHODH names, or `all`: hippo's are listed, both are answered."""
     mcp_answer_bytes: Annotated[
         int, Parameter(validator=validators.Number(gte=4 * MIN_ANSWER_BYTES, lte=MAX_ANSWER_BYTES))
     ] = 32_768

@@ -152,21 +152,26 @@ class BriefHitView(View):
     cosine_similarity: Score | None = Field(default=None, description="Near 0: unrelated.")
     matched_by: list[str]
 
-    @staticmethod
-    def members(hit: memory_service_pb2.Hit) -> dict[str, Any]:
-        """Returns the members of the JSON form."""
-        memory = MemoryView.members(hit.memory)
-        return {
-            **{name: value for name, value in memory.items() if name in BriefHitView.model_fields},
-            "score": hit.score,
-            "cosine_similarity": hit.cosine_similarity if hit.HasField("cosine_similarity") else None,
-            "matched_by": [MATCHED_BY[found] for found in hit.matched_by],
-        }
-
     @classmethod
     def of(cls, hit: memory_service_pb2.Hit, /) -> Self:
         """Returns the JSON form."""
-        return cls(**cls.members(hit))
+        memory = hit.memory
+        return cls(
+            id=memory.id,
+            content=memory.content,
+            category=memory.category,
+            key=memory.key,
+            tags=list(memory.tags),
+            memory_type=memory.memory_type,
+            status=memory.status,
+            importance=memory.importance if memory.HasField("importance") else None,
+            metadata=_shown(memory.metadata),
+            created_at=iso(memory.created_at),
+            pending=memory.pending,
+            score=hit.score,
+            cosine_similarity=hit.cosine_similarity if hit.HasField("cosine_similarity") else None,
+            matched_by=[MATCHED_BY[found] for found in hit.matched_by],
+        )
 
 
 class HitView(MemoryView):

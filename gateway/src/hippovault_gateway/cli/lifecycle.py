@@ -115,7 +115,7 @@ def mcp(*, tools: ToolSet = "all", home: HomePath = Path(default_home())) -> Non
     """Serves MCP on stdin and stdout, for the host that starts it; starts the memory when none runs.
 
     Args:
-        tools: The tools that the host is shown.
+        tools: hippo's, those by SHODH names, or all: hippo's are listed, both are answered.
         home: Directory of the memory (default: the XDG data directory's hippovault).
     """
     launcher.become_door(Options(home=home).layout, tools)
