@@ -153,6 +153,27 @@ def test_a_killed_gateway_goes_on_and_what_cannot_be_embedded_holds_up_nothing(
     assert own_stack.processes["gateway"].log.read_text().count("cannot be embedded") == 1
 
 
+def test_memories_that_come_without_vectors_are_embedded(
+    own_stack: Stack,
+    gateway: MemoryServiceStub,
+    namespace: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run = in_process(environment(own_stack.home), monkeypatch, capsys)
+    remember(gateway, namespace, HERON, tags=["a"])
+    file = tmp_path / "memories.jsonl"
+    assert run("export", str(file), "--namespace", namespace, "--without-vectors")[0] == 0
+    file.write_text(file.read_text().replace(namespace, f"{namespace} 2"))
+    before = pending(gateway)
+    assert run("import", str(file))[0] == 0
+    assert run("reindex")[1]["pending"] == before
+    [found] = recalled(gateway, f"{namespace} 2", "birds").values()
+    [original] = recalled(gateway, namespace, "birds").values()
+    assert (found.content, list(found.tags), found.surprise) == (HERON, ["a"], original.surprise)
+
+
 def take_in_what_is_too_long(stack: Stack, namespace: str) -> None:
     """Another program may have written what no caller could, and an embedder refuses it."""
     memory = memory_pb2.Memory(namespace=namespace, content="7 " * memory_rules.MAX_CONTENT_BYTES)

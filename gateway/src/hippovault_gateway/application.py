@@ -108,6 +108,8 @@ class Application:
             response.live_memories = stats.live_memories
             response.deleted_memories = stats.deleted_memories
             response.pending_memories = stats.pending_memories
+            if stats.pending_memories:
+                self.backfill.wake()
         return response
 
 

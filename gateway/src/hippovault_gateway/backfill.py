@@ -31,7 +31,7 @@ PORTION_SECONDS = 120.0
 SHORTEST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 30.0
 """After a failure; each pause is twice the one before."""
-ROUND_SECONDS = 300.0
+ROUND_SECONDS = 60.0
 """How often it is looked whether others than this process have left anything."""
 MAX_REFUSED = 10_000
 BEFORE_ALL = -(2**63)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
+from hippovault.memory.v1.memory_service_pb2 import PingRequest
 from hippovault.storage.v1 import maintenance_pb2 as pb
 from hippovault.storage.v1 import storage_pb2
 from hippovault.storage.v1.storage_pb2_grpc import StorageServiceStub
-from hippovault_gateway.cli.options import STORE_DEFAULTS, StoreOptions
+from hippovault_chassis.errors import ServiceError
+from hippovault_gateway.cli import client
+from hippovault_gateway.cli.options import STORE_DEFAULTS, ClientOptions, StoreOptions
 from hippovault_gateway.cli.output import counted, show_json, show_line, show_table
 from hippovault_gateway.cli.progress import bar
 from hippovault_gateway.cli.store import channel, connect
@@ -56,6 +60,7 @@ def reindex(*, options: StoreOptions = STORE_DEFAULTS) -> None:
         for last in stub.Reindex(pb.ReindexRequest()):
             show(last.done, last.total)
     with channel(options) as connected, bar("embed") as show:
+        _wake_gateway(options)
         pending = _await_backfill(StorageServiceStub(connected), show)
     if options.json:
         show_json({"done": last.done, "total": last.total, "pending": pending})
@@ -63,6 +68,12 @@ def reindex(*, options: StoreOptions = STORE_DEFAULTS) -> None:
     show_line(f"reindexed: {last.done} of {last.total}")
     if pending:
         show_line(f"{counted(pending, 'memory', 'memories')} still to be embedded")
+
+
+def _wake_gateway(options: StoreOptions) -> None:
+    """Lets a gateway that runs look for pending memories now, and not within the next minute."""
+    with suppress(ServiceError), client.connect(ClientOptions(home=options.home), patient=False) as gateway:
+        gateway.call(gateway.stub.Ping, PingRequest())
 
 
 def _await_backfill(stub: StorageServiceStub, show: Callable[[int, int | None], None]) -> int:
