@@ -190,6 +190,11 @@ def test_each_process_that_is_down_is_told(sick: Stack) -> None:
     assert (code, told["processes"]["state"], told["model"]["state"]) == (1, "fail", "fail")
     assert told["processes"]["detail"].startswith("embedding down: ")
     assert told["store"]["state"] == "ok"
+    remembered = hippovault(sick.home, "remember", "Stored while the model is away.")
+    assert b"stored without vectors" in remembered.stderr
+    assert b"pending" in hippovault(sick.home, "list").stdout
+    code, told = found()
+    assert (told["pending"]["state"], told["pending"]["detail"][:17]) == ("warn", "1 of 2 memories w")
     sick.processes["storage"].kill()
     code, told = found()
     assert (code, told["store"]["state"], told["pending"]["state"]) == (1, "fail", "warn")

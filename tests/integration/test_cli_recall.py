@@ -130,6 +130,25 @@ def test_many_are_remembered_from_stdin(run: Run, stack: Stack, namespace: str) 
         assert json.loads(refused.stdout)["error"]["field"] == "jsonl", options
 
 
+def test_a_write_is_done_once_under_its_name(run: Run) -> None:
+    once = ("--request-id", "r1")
+    first, again = (run("remember", "Done once.", *once)[1] for _ in range(2))
+    assert (first["outcome"], again["outcome"], again["memory"]["id"]) == ("created", "created", first["memory"]["id"])
+    code, refused = run("remember", "Something else.", *once)
+    assert (code, refused["error"]["field"], refused["error"]["reason"]) == (1, "request_id", "REQUEST_ID_REUSED")
+    name = str(first["memory"]["id"])
+    for command, told in (
+        (["update", name, "--status", "open"], "changed"),
+        (["forget", name], "ids"),
+        (["undelete", name], "ids"),
+        (["purge", name, "--yes"], "ids"),
+    ):
+        (code, did), (repeated, said) = (run(*command, "--request-id", command[0]) for _ in range(2))
+        assert (code, repeated, did[told]) == (0, 0, said[told]), command
+    assert run("forget", name, "--request-id", "x" * 129)[1]["error"]["field"] == "request_id"
+    assert run("forget", name, "--request-id", "\udcff")[1]["error"]["field"] == "request_id"
+
+
 def test_a_pipe_gets_no_colour_and_one_document(stack: Stack, run: Run, namespace: str) -> None:
     run("remember", "Mia leads the platform team.")
     asked = ("recall", "who leads?", "--namespace", namespace, "--explain")

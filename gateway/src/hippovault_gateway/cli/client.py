@@ -63,6 +63,19 @@ class Client:
         except grpc.RpcError as error:
             raise service_error(error, GATEWAY, self._options.layout) from None
 
+    def stream(
+        self, method: grpc.StreamStreamMultiCallable[RequestT, ResponseT], requests: Iterator[RequestT]
+    ) -> Iterator[ResponseT]:
+        """Yields the answers to a stream, which takes the time that it takes.
+
+        Raises:
+            ServiceError: What the memory answered, or that it does not run.
+        """
+        try:
+            yield from method(requests)
+        except grpc.RpcError as error:
+            raise service_error(error, GATEWAY, self._options.layout) from None
+
 
 @contextmanager
 def connect(options: ClientOptions, *, patient: bool = True) -> Iterator[Client]:

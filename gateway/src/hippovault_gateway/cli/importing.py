@@ -4,45 +4,29 @@ from __future__ import annotations
 
 import re
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO
 
-import grpc
 from pydantic import Field
 
 from hippovault.memory.v1 import memory_service_pb2 as pb
 from hippovault_chassis.errors import ServiceError
 from hippovault_gateway.cli import failures, output
 from hippovault_gateway.cli.client import Client, connect
-from hippovault_gateway.cli.jsonl import Line, lines
-from hippovault_gateway.cli.options import IMPORT_DEFAULTS, ImportOptions, WriteOptions
+from hippovault_gateway.cli.feeding import Feed, LineError
+from hippovault_gateway.cli.jsonl import lines
+from hippovault_gateway.cli.options import STORE_DEFAULTS, ClientOptions, StoreOptions
 from hippovault_gateway.documents import Document
 from hippovault_gateway.views import OUTCOMES
 
-BATCH_LINES = 32
-"""Few enough that a slow machine embeds them within a request's time, with BATCH_BYTES however long they are."""
-BATCH_BYTES = 64 * 1024
-"""In which the last line may begin. Every part of a long text is embedded."""
-PATIENCE_SECONDS = 600.0
-"""How long a batch is sent again to a memory that is too busy for it."""
-MAX_ERRORS_TOLD = 1000
 START_BYTES = 256
 """Enough of a file to tell what it is."""
 DATABASE = b"SQLite format 3\0"
 EXPORT = re.compile(rb'\s*\{\s*"format"\s*:')
 """How files of whole memories begin. What reads them is imported for them alone."""
-
-
-class LineError(Document):
-    """Why a line was not taken in."""
-
-    line: int
-    field: str
-    message: str
 
 
 class ImportView(Document):
@@ -55,77 +39,30 @@ class ImportView(Document):
     revived: int = 0
     truncated: int = 0
     """Of these, texts whose end the model was not shown."""
+    pending: int = 0
+    """Of these, memories whose vectors are still to come."""
     failed: int = 0
     errors: list[LineError] = Field(default_factory=list)
 
 
-class Importer:
-    """Collects lines, sends them in batches, and counts.
+def _count(view: ImportView, feed: Feed[pb.StreamRememberRequest], client: Client) -> None:
+    """Remembers the lines of a file in one stream, which waits while the memory is busy; counts what became of them.
 
-    Args:
-        client: The memory.
-        tell: Is called with the problem of each line that fails.
+    Raises:
+        ServiceError: The memory does not answer. The file may be imported again: what is stored is found.
     """
-
-    def __init__(self, client: Client, tell: Callable[[str], None]) -> None:
-        self.view = ImportView()
-        self._client = client
-        self._tell = tell
-        self._batch: list[tuple[int, pb.RememberRequest]] = []
-        self._batch_bytes = 0
-
-    def add(self, line: Line) -> None:
-        """Takes a line, and sends the batch that it fills."""
-        self.view.lines += 1
-        try:
-            self._batch.append((line.number, line.request()))
-        except ServiceError as error:
-            self._failed(line.number, error.field, error.message)
-        self._batch_bytes += len(line.text)
-        if len(self._batch) == BATCH_LINES or self._batch_bytes > BATCH_BYTES:
-            self.send()
-
-    def send(self) -> None:
-        """Sends what was collected.
-
-        Raises:
-            ServiceError: The memory does not answer, or is busy for long. The file may be imported again: what
-                is stored is found.
-        """
-        numbers, requests = [number for number, _ in self._batch], [request for _, request in self._batch]
-        self._batch, self._batch_bytes = [], 0
-        if not requests:
-            return
-        answer = self._remembered(pb.BatchRememberRequest(requests=requests))
-        for number, result in zip(numbers, answer.results, strict=True):
-            if result.HasField("error"):
-                self._failed(number, result.error.field, result.error.message)
-            else:
-                outcome = OUTCOMES[result.response.outcome]
-                setattr(self.view, outcome, getattr(self.view, outcome) + 1)
-                self.view.truncated += result.response.truncated
-
-    def _remembered(self, request: pb.BatchRememberRequest) -> pb.BatchRememberResponse:
-        """Returns the answer to a batch, which is sent again for as long as the memory says when to."""
-        ends, pause = time.monotonic() + PATIENCE_SECONDS, 0.0
-        while True:
-            try:
-                return self._client.call(self._client.stub.BatchRemember, request)
-            except ServiceError as error:
-                # Of a memory that said that it is busy, a missing answer says the same.
-                pause = error.retry_seconds or (pause if error.code is grpc.StatusCode.DEADLINE_EXCEEDED else 0.0)
-                if not pause or time.monotonic() + pause > ends:
-                    raise
-                time.sleep(pause)
-
-    def _failed(self, number: int, field: str, message: str) -> None:
-        self.view.failed += 1
-        if self.view.failed <= MAX_ERRORS_TOLD:
-            self.view.errors.append(LineError(line=number, field=field, message=message))
-            self._tell(f"line {number}: {message}")
+    for place, answer in enumerate(client.stream(client.stub.StreamRemember, feed.requests())):
+        result = answer.result
+        if result.HasField("error"):
+            feed.refuse(feed.numbers[place], result.error.field, result.error.message)
+            continue
+        outcome = OUTCOMES[result.response.outcome]
+        setattr(view, outcome, getattr(view, outcome) + 1)
+        view.truncated += result.response.truncated
+        view.pending += result.response.memory.pending
 
 
-def import_file(file: Path, /, *, options: ImportOptions = IMPORT_DEFAULTS) -> int:
+def import_file(file: Path, /, *, options: StoreOptions = STORE_DEFAULTS) -> int:
     """Takes in a file of memories: lines to remember, an export, or a database of another program.
 
     A line to remember is an object with the member content and, optionally, namespace, category, key, tags, hints,
@@ -145,20 +82,18 @@ def import_file(file: Path, /, *, options: ImportOptions = IMPORT_DEFAULTS) -> i
         start = source.peek(START_BYTES)
         if start.startswith(DATABASE) or EXPORT.match(start):
             return _take_in(file, source, options, advance, tell)
-        return _remember(source, options, advance, tell)
+        return _remember(source, ClientOptions(home=options.home, json=options.json), advance, tell)
 
 
-def remember_stdin(options: WriteOptions) -> int:
+def remember_stdin(options: ClientOptions) -> int:
     """Remembers every line on stdin; returns 1 when one failed."""
-    seconds = max(options.timeout, IMPORT_DEFAULTS.timeout)
-    given = ImportOptions(home=options.home, json=options.json, timeout=seconds)
-    return _remember(sys.stdin.buffer, given, lambda _done: None, output.warn)
+    return _remember(sys.stdin.buffer, options, lambda _done: None, output.warn)
 
 
 def _take_in(
     file: Path,
     source: BufferedReader,
-    options: ImportOptions,
+    options: StoreOptions,
     advance: Callable[[int], None],
     tell: Callable[[str], None],
 ) -> int:
@@ -175,22 +110,21 @@ def _take_in(
 
 
 def _remember(
-    source: BinaryIO, options: ImportOptions, advance: Callable[[int], None], tell: Callable[[str], None]
+    source: BinaryIO, options: ClientOptions, advance: Callable[[int], None], tell: Callable[[str], None]
 ) -> int:
     """Remembers every line; returns 1 when one failed."""
-    stopped: ServiceError | None = None
+    view, stopped = ImportView(), None
+    feed = Feed(lines(source), lambda line: pb.StreamRememberRequest(request=line.request()), advance, tell)
     with connect(options) as client:
-        importer = Importer(client, tell)
         try:
-            for line in lines(source):
-                importer.add(line)
-                advance(line.end)
-            importer.send()
+            _count(view, feed, client)
         except ServiceError as error:
             stopped = error
-    importer.view.errors.sort(key=lambda one: one.line)  # What the memory refuses is told a batch later.
-    _show(importer.view, stopped, as_json=options.json)
-    return 1 if stopped or importer.view.failed else 0
+    if feed.failure:
+        raise feed.failure
+    view.lines, view.failed, view.errors = feed.lines, feed.failed, feed.errors()
+    _show(view, stopped, as_json=options.json)
+    return 1 if stopped or view.failed else 0
 
 
 @contextmanager
@@ -224,6 +158,8 @@ def _show(view: ImportView, stopped: ServiceError | None, *, as_json: bool) -> N
         return
     counts = ", ".join(f"{getattr(view, name)} {name}" for name in (*OUTCOMES.values(), "failed"))
     output.show_line(f"{output.counted(view.lines, 'line')}: {counts}")
+    if view.pending:
+        output.warn(f"{output.counted(view.pending, 'memory', 'memories')}: {output.PENDING}")
     if view.truncated:
         output.warn(f"{output.counted(view.truncated, 'text')}: {output.TRUNCATED}")
     if stopped:

@@ -60,17 +60,7 @@ class StoreOptions(Options):
     """gRPC target of the storage service (default: where the gateway finds it)."""
 
 
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
-class ImportOptions(ClientOptions, StoreOptions):
-    """Options of import, which asks the memory or, where whole memories are taken in, its storage service."""
-
-    timeout: Seconds = 300.0
-    """Seconds that one batch of lines may take (default: 300)."""
-
-
 DEFAULTS = Options()
 CLIENT_DEFAULTS = ClientOptions()
 WRITE_DEFAULTS = WriteOptions()
 STORE_DEFAULTS = StoreOptions()
-IMPORT_DEFAULTS = ImportOptions()

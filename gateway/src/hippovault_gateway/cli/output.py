@@ -10,7 +10,7 @@ from typing import Any
 
 INDENT = 2
 TRUNCATED = "the text is longer than what the model is shown of it: its end is found by words, not by meaning"
-PENDING = "the embedding service does not answer: words find it now, and meaning does once that is back"
+PENDING = "stored without vectors, as the embedding service is away or busy: words find it now, meaning will"
 # Control characters but tab and line break, those that turn the direction of text, and lone surrogates.
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import BinaryIO
 
 from pydantic import Field
@@ -12,8 +11,8 @@ from hippovault.storage.v1 import maintenance_pb2 as pb
 from hippovault_chassis import record_lines
 from hippovault_chassis.errors import ServiceError
 from hippovault_gateway.cli import output, store
-from hippovault_gateway.cli.importing import MAX_ERRORS_TOLD, LineError
-from hippovault_gateway.cli.jsonl import lines
+from hippovault_gateway.cli.feeding import Feed, LineError
+from hippovault_gateway.cli.jsonl import Line, lines
 from hippovault_gateway.cli.options import StoreOptions
 from hippovault_gateway.documents import Document
 
@@ -29,58 +28,25 @@ class RecordsView(Document):
     errors: list[LineError] = Field(default_factory=list)
 
 
-class _Reader:
-    """Turns lines into requests. gRPC takes them on a thread of its own, so a failure of the file is kept, not raised.
+class _Records:
+    """Makes requests of lines, of which one may have more of the memory of the line before."""
 
-    Args:
-        source: The lines, the header first.
-        advance: Takes the bytes done.
-
-    Raises:
-        ServiceError: They are no export, or one of a newer form.
-    """
-
-    def __init__(self, source: BinaryIO, advance: Callable[[int], None]) -> None:
-        self.view = RecordsView()
-        self.failure: OSError | None = None
-        self.numbers = array("q")
-        """The line of each request."""
-        self._lines = lines(source, record_lines.MAX_BYTES)
-        self._advance = advance
+    def __init__(self) -> None:
         self._whole = True
         """Whether the last line that had a memory is a record."""
-        header = next(self._lines, None)  # A child that failed gives none, and tells why later.
-        if header and not record_lines.is_header(header.text):
-            raise ServiceError.invalid("line", "the first is not the header of an export")
 
-    def requests(self) -> Iterator[pb.ImportMemoriesRequest]:
-        """Yields the request of every line that has a record."""
-        try:
-            for line in self._lines:
-                yield from self._request(line.number, line.text)
-                self._advance(line.end)
-        except OSError as error:
-            self.failure = error
+    def request(self, line: Line) -> pb.ImportMemoriesRequest:
+        """Returns the request of a line.
 
-    def _request(self, number: int, text: bytes) -> Iterator[pb.ImportMemoriesRequest]:
-        self.view.lines += 1
-        try:
-            record = record_lines.record(text)
-            if not (self._whole or record.HasField("memory")):  # It must not become history of another memory.
-                raise ServiceError.invalid("line", "has more of the memory of a line that failed")
-        except ServiceError as error:
-            self._whole = False
-            self.told(number, error.field, error.message)
-            return
+        Raises:
+            ServiceError: It is no record.
+        """
+        whole, self._whole = self._whole, False
+        record = record_lines.record(line.text)
+        if not (whole or record.HasField("memory")):  # It must not become history of another memory.
+            raise ServiceError.invalid("line", "has more of the memory of a line that failed")
         self._whole = True
-        self.numbers.append(number)
-        yield pb.ImportMemoriesRequest(record=record)
-
-    def told(self, number: int, field: str, message: str) -> None:
-        """Notes why a line failed."""
-        self.view.failed += 1
-        if len(self.view.errors) < MAX_ERRORS_TOLD:
-            self.view.errors.append(LineError(line=number, field=field, message=message))
+        return pb.ImportMemoriesRequest(record=record)
 
 
 def take_in(
@@ -95,23 +61,25 @@ def take_in(
         tell: Takes the problem of each line that failed.
 
     Raises:
-        ServiceError: The store failed. What it has stays, and the file may be imported again.
+        ServiceError: They are no export, or one of a newer form; or the store failed. What it has stays, and the file
+            may be imported again.
         OSError: The file cannot be read to its end.
     """
-    reader = _Reader(source, advance)
-    view = reader.view
+    rest = lines(source, record_lines.MAX_BYTES)
+    header = next(rest, None)  # A child that failed gives none, and tells why later.
+    if header and not record_lines.is_header(header.text):
+        raise ServiceError.invalid("line", "the first is not the header of an export")
+    feed = Feed(rest, _Records().request, advance, tell)
     with store.connect(options) as stub:
-        answer = stub.ImportMemories(reader.requests())
-    if reader.failure:
-        raise reader.failure
-    view.imported, view.kept = answer.imported, answer.kept
+        answer = stub.ImportMemories(feed.requests())
+    if feed.failure:
+        raise feed.failure
     for place, error in answer.errors.items():
-        reader.told(reader.numbers[place], error.field, error.message)
-    view.failed += answer.failed - len(answer.errors)
-    view.errors.sort(key=lambda one: one.line)
-    for one in view.errors:
-        tell(f"line {one.line}: {one.message}")
-    return view
+        feed.refuse(feed.numbers[place], error.field, error.message)
+    failed = feed.failed + answer.failed - len(answer.errors)
+    return RecordsView(
+        lines=feed.lines, imported=answer.imported, kept=answer.kept, failed=failed, errors=feed.errors()
+    )
 
 
 def show(view: RecordsView, *, as_json: bool) -> None:
