@@ -11,7 +11,6 @@ import grpc
 import numpy as np
 from google.protobuf.duration_pb2 import Duration
 
-from hippovault.memory.v1 import memory_pb2
 from hippovault.memory.v1 import memory_service_pb2 as pb
 from hippovault.storage.v1 import storage_pb2
 from hippovault_chassis import memory_rules
@@ -216,7 +215,7 @@ class Recaller:
         now = time.time()
         ranked = [
             self._scored(hit, relevance, late_score, now, boost=boost)
-            for hit, relevance, late_score in zip(found, relevances.tolist(), _arm_scores(late), strict=True)
+            for hit, relevance, late_score in zip(found, relevances.tolist(), _placed(late), strict=True)
         ]
         # Ties: more relevant, then newer, then lower id.
         ranked.sort(key=lambda hit: (-hit.score, -hit.relevance, -hit.created_at, hit.found.id))
@@ -226,7 +225,7 @@ class Recaller:
         self,
         found: storage_pb2.SearchHit,
         relevance: float,
-        late: memory_pb2.ArmScore | None,
+        late: Placed | None,
         now: float,
         *,
         boost: bool,
@@ -257,13 +256,20 @@ def _rest_seconds(error: ServiceError, spent: float) -> float:
     return min(error.retry_seconds or REST_FACTOR * spent, REST_SECONDS)
 
 
+class Placed(NamedTuple):
+    """What an ArmScore has; only those that are answered become one."""
+
+    rank: int
+    score: float
+
+
 class _Ranked(NamedTuple):
     found: storage_pb2.SearchHit
     score: float
     relevance: float
     decay: float
     created_at: float
-    late_interaction: memory_pb2.ArmScore | None
+    late_interaction: Placed | None
 
 
 def _has_memory(ranked: _Ranked) -> bool:
@@ -279,8 +285,9 @@ def _hit(ranked: _Ranked) -> pb.Hit:
         surprise=found.surprise,
         decay=ranked.decay,
         matched_by=found.matched_by,
-        late_interaction=ranked.late_interaction,
     )
+    if ranked.late_interaction:
+        hit.late_interaction.rank, hit.late_interaction.score = ranked.late_interaction
     if found.HasField("dense"):
         hit.dense.CopyFrom(found.dense)
         hit.cosine_similarity = found.dense.score
@@ -303,13 +310,13 @@ def _scores(found: Sequence[storage_pb2.SearchHit]) -> Scores:
     )
 
 
-def _arm_scores(late: Floats) -> list[memory_pb2.ArmScore | None]:
+def _placed(late: Floats) -> list[Placed | None]:
     """Returns place and score of each hit, where late interaction says something of it."""
-    scores: list[memory_pb2.ArmScore | None] = [None] * len(late)
+    placed: list[Placed | None] = [None] * len(late)
     order = np.argsort(-late, kind="stable")  # NaN comes last.
     for rank, place in enumerate(order[: np.count_nonzero(~np.isnan(late))].tolist(), 1):
-        scores[place] = memory_pb2.ArmScore(rank=rank, score=float(late[place]))
-    return scores
+        placed[place] = Placed(rank, float(late[place]))
+    return placed
 
 
 def _within_bytes(hits: list[pb.Hit]) -> list[pb.Hit]:
