@@ -41,6 +41,9 @@ TOOLS = {
     "shodh": ["store_memory", "retrieve_memory", "list_memories", "delete_memory"],
 }
 
+MOST_LISTED_BYTES = 12_000
+"""Of what a client is told of the tools."""
+
 # What is asked, and the whole text of the refusal.
 REFUSALS: list[tuple[str, dict[str, Any], str]] = [
     ("hippo_remember", {}, "content: Field required"),

@@ -13,7 +13,7 @@ from mcp.shared.exceptions import MCPError
 
 from hippovault_gateway.mcp import budget
 from hippovault_gateway.mcp.progress import INTERVAL_SECONDS
-from integration.mcp_support import PROTOCOL, Era, RawSession, answer, suspended
+from integration.mcp_support import PROTOCOL, Era, RawSession, answer, refusal, suspended
 from support.stack import Stack
 
 LONG = 'The otter said "hello" to the 🦛.' + "\n" * 50_000 + "End."
@@ -87,6 +87,26 @@ async def test_pages_that_do_not_fit_are_shorter_and_skip_nothing(
 
         assert seen == list(range(24, -1, -1))
         assert pages > 2
+
+
+async def test_a_write_that_is_repeated_with_its_request_id_is_done_once(stack: Stack, namespace: str) -> None:
+    named = {"category": "door", "key": "colour", "namespace": namespace}
+    async with Client(stack.mcp_http_url) as client:
+        for _ in range(2):
+            stored = await answer(client, "hippo_remember", content="It is red.", request_id="a", **named)
+        for _ in range(2):
+            updated = await answer(client, "hippo_update", content="It is blue.", request_id="b", **named)
+        for _ in range(2):
+            forgotten = await answer(client, "hippo_forget", request_id="c", **named)
+        for _ in range(2):
+            back = await answer(client, "hippo_undelete", request_id="d", **named)
+        other = await refusal(client, "hippo_remember", content="It is green.", request_id="a", **named)
+        past = await answer(client, "hippo_history", **named)
+
+    assert (stored["outcome"], updated["memory"]["version"]) == ("created", 2)
+    assert forgotten["ids"] == back["ids"] == [stored["memory"]["id"]]
+    assert other.startswith("INVALID_ARGUMENT: request_id: ")
+    assert {one["memory"]["content"] for one in past["versions"]} == {"It is red.", "It is blue."}
 
 
 async def test_the_resources_are_listed_and_read(stack: Stack, era: Era, namespace: str) -> None:

@@ -17,7 +17,7 @@ from mcp.client.client import Client
 
 from hippovault_gateway.http_address import WELL_KNOWN
 from hippovault_gateway.mcp import messages
-from integration.mcp_support import Connect, DoorTests, answer, refusal
+from integration.mcp_support import MOST_LISTED_BYTES, Connect, DoorTests, answer, refusal
 from support.processes import Process, start
 from support.stack import Stack
 
@@ -53,6 +53,16 @@ def test_a_client_that_never_shook_hands_is_served(url: str) -> None:
     status, body = asked(url)
 
     assert (status, json.loads(body)["id"]) == (200, 3)
+
+
+def test_the_list_leaves_room_in_a_clients_context(url: str) -> None:
+    meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
+    request = {"jsonrpc": "2.0", "id": 3, "method": "tools/list", "params": {"_meta": meta}}
+    headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/list"}
+    status, body = asked(url, json.dumps(request).encode(), headers)
+
+    assert (status, len(json.loads(body)["result"]["tools"])) == (200, 12)
+    assert len(body) < MOST_LISTED_BYTES
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])

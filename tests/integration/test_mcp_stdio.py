@@ -19,13 +19,22 @@ from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from hippovault_gateway.mcp import messages, socket_door
-from integration.mcp_support import PROTOCOL, TOOLS, Connect, DoorTests, Era, RawSession, answer, suspended
+from integration.mcp_support import (
+    MOST_LISTED_BYTES,
+    PROTOCOL,
+    TOOLS,
+    Connect,
+    DoorTests,
+    Era,
+    RawSession,
+    answer,
+    suspended,
+)
 from support.processes import Process, environment, start
 from support.stack import Stack
 
 COMMAND = str(Path(sys.executable).with_name("hippovault"))
 GIVEN_UP_SECONDS = 0.5
-MOST_LISTED_BYTES = 12_000
 
 
 def door(stack: Stack, era: Era, *options: str) -> Client:

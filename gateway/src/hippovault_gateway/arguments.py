@@ -87,11 +87,14 @@ class FilterArguments(NamespaceArguments):
         return memory_pb2.Filter(tags_any=self.tags, memory_types=[self.memory_type] if self.memory_type else [])
 
 
-class RememberArguments(MemoryInput, Arguments):
-    """A memory."""
+class WriteArguments(Arguments):
+    """What tools take that change something; a repeat with the same request_id does nothing."""
 
     request_id: str = ""
-    """Of your choice: a repeat with the same one does nothing."""
+
+
+class RememberArguments(MemoryInput, WriteArguments):
+    """A memory."""
 
     def request(self) -> pb.RememberRequest:
         """Returns the request."""
@@ -193,7 +196,7 @@ class RefArguments(NamespaceArguments):
         return memory_pb2.MemoryRef(entity=memory_pb2.EntityKey(category=self.category, key=self.key))
 
 
-class ForgetArguments(RefArguments):
+class ForgetArguments(RefArguments, WriteArguments):
     """Which memory to forget."""
 
     dry_run: bool = False
@@ -201,7 +204,9 @@ class ForgetArguments(RefArguments):
 
     def request(self) -> pb.ForgetRequest:
         """Returns the request."""
-        return pb.ForgetRequest(namespace=self.namespace, ref=self.ref(), dry_run=self.dry_run)
+        return pb.ForgetRequest(
+            namespace=self.namespace, ref=self.ref(), dry_run=self.dry_run, request_id=self.request_id
+        )
 
 
 class SummaryArguments(NamespaceArguments):

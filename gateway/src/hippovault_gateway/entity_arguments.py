@@ -18,6 +18,7 @@ from hippovault_gateway.arguments import (
     PageArguments,
     RecallArguments,
     RefArguments,
+    WriteArguments,
     within,
 )
 from hippovault_gateway.documents import Details, Names, Tags, Time, timestamp
@@ -116,7 +117,7 @@ class HistoryArguments(RefArguments, PageArguments):
         )
 
 
-class UpdateArguments(Details, RefArguments):
+class UpdateArguments(Details, RefArguments, WriteArguments):
     """Which memory, and what it is to be; what is not given stays."""
 
     content: str = ""
@@ -140,6 +141,7 @@ class UpdateArguments(Details, RefArguments):
             update_mask=FieldMask(paths=self._paths()),
             expected_version=within("expected_version", self.expected_version, MAX_VERSION) or 0,
             dry_run=self.dry_run,
+            request_id=self.request_id,
         )
 
     def _paths(self) -> list[str]:
@@ -154,7 +156,7 @@ class UpdateArguments(Details, RefArguments):
         return [*given, *self.clear]
 
 
-class UndeleteArguments(RefArguments):
+class UndeleteArguments(RefArguments, WriteArguments):
     """Which memory to bring back."""
 
     dry_run: bool = False
@@ -162,7 +164,9 @@ class UndeleteArguments(RefArguments):
 
     def request(self) -> pb.UndeleteRequest:
         """Returns the request."""
-        return pb.UndeleteRequest(namespace=self.namespace, ref=self.ref(), dry_run=self.dry_run)
+        return pb.UndeleteRequest(
+            namespace=self.namespace, ref=self.ref(), dry_run=self.dry_run, request_id=self.request_id
+        )
 
 
 class PurgeArguments(RefArguments):
