@@ -6,7 +6,7 @@ BIN := .venv/bin
 CODE := services gateway tests benchmark tools
 PROTOS := $(shell find protos/hippovault -name '*.proto')
 
-.PHONY: help setup run stop test lint types protos protos-check lock bench-recall bench-storage bench-embedding bench-latency
+.PHONY: help setup run stop test lint types protos protos-check lock bench-recall bench-surprise bench-storage bench-embedding bench-latency
 
 help: ## Lists the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -49,6 +49,9 @@ lock: ## Resolves requirements.lock anew (needs uv)
 bench-recall: setup ## Recall on real conversations: make bench-recall DATA=…/locomo_dev.json.gz
 	@test -n "$(DATA)" || { echo "DATA is missing: make bench-recall DATA=path/to/dataset.json.gz"; exit 2; }
 	@$(BIN)/python -m benchmark.recall $(DATA) $(ARGS)
+
+bench-surprise: setup ## What the surprise boost gains, in several orders of storing, by both versions of the rule
+	@$(BIN)/python -m benchmark.surprise $(ARGS)
 
 bench-storage: setup ## Speed and size of the storage service: make bench-storage DATA=…/texts.jsonl.gz
 	@$(BIN)/python -m benchmark.storage $(DATA) $(ARGS)

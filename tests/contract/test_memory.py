@@ -171,19 +171,20 @@ def test_a_dense_hit_explains_its_score_by_the_published_formula(gateway: Memory
         assert hit.similarity == pytest.approx((1 + hit.cosine_similarity) / 2)
         assert hit.relevance == pytest.approx(hit.similarity)
         assert hit.surprise == pytest.approx(hit.memory.surprise.score)
-        assert hit.score == pytest.approx(ranking.score(hit.similarity, hit.surprise, hit.decay, 0.5))
+        assert hit.score == pytest.approx(ranking.score(hit.similarity, hit.surprise * hit.salience, hit.decay, 0.5))
+    assert [hit.salience for hit in hits] == [1, 0]
     assert hits[0].decay == pytest.approx(2 ** (-45 / 30), abs=1e-3)
     request.no_surprise_boost = True
     plain = gateway.Recall(request, timeout=SECONDS).hits
     assert [hit.score for hit in plain] == [hit.similarity for hit in plain]
 
 
-def test_surprise_is_measured_against_the_newest_of_the_namespace(gateway: MemoryServiceStub, namespace: str) -> None:
+def test_surprise_is_measured_against_the_nearest_of_the_namespace(gateway: MemoryServiceStub, namespace: str) -> None:
     first = remember(gateway, namespace, "The garden has three apple trees").memory.surprise
     near = remember(gateway, namespace, "The garden has four apple trees").memory.surprise
     far = remember(gateway, namespace, "Kubernetes evicted the pod for memory pressure").memory.surprise
-    assert first.components.embedding_outlier == 1
-    assert near.components.embedding_outlier < far.components.embedding_outlier < 1
+    assert (first.components.embedding_outlier, first.version) == (0.5, 2)
+    assert near.components.embedding_outlier < 0.5 < far.components.embedding_outlier < 1
 
 
 def test_a_caller_cannot_forge_surprise(gateway: MemoryServiceStub, namespace: str) -> None:

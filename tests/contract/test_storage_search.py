@@ -421,6 +421,24 @@ def test_an_empty_namespace_has_no_similarities(store: Store) -> None:
     assert store.compare(vector(1)) == []
 
 
+def test_similarities_to_the_nearest_come_best_first(store: Store) -> None:
+    *_, nearest = [store.add(f"at {cosine}", near(cosine)).id for cosine in (0.1, -0.5, 0.5, 0.9)]
+    Store(store.stub).add("elsewhere", near(0.8))
+    assert store.compare_nearest(vector(1), 2) == pytest.approx([0.9, 0.5], abs=3e-4)
+    store.delete_id(nearest)
+    assert store.compare_nearest(vector(1), 100) == pytest.approx([0.5, 0.1, -0.5], abs=3e-4)
+
+
+def test_an_empty_namespace_has_no_nearest(store: Store) -> None:
+    assert store.compare_nearest(vector(1), 10) == []
+
+
+@pytest.mark.parametrize("nearest", [-1, 101])
+def test_a_bad_number_of_nearest_is_refused(store: Store, nearest: int) -> None:
+    with refused(Code.INVALID_ARGUMENT, "nearest"):
+        store.compare_nearest(vector(1), nearest)
+
+
 @pytest.mark.parametrize("newest", [0, -1, 1001])
 def test_a_bad_number_of_newest_is_refused(store: Store, newest: int) -> None:
     with refused(Code.INVALID_ARGUMENT, "newest"):

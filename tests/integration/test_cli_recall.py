@@ -74,7 +74,7 @@ def test_each_hit_is_explained(run: Run, stack: Stack, namespace: str) -> None:
     assert code == 0
     plain = re.sub(r"\x1b\[[0-9;]*m", "", shown)
     head = next(line for line in plain.splitlines() if "matched by" in line)
-    for column in ("id", "score", "relevance", "dense", "keyword", "surprise", "decay"):
+    for column in ("id", "score", "relevance", "dense", "keyword", "surprise", "salience", "decay"):
         assert column in head.split()
     rows = [line for line in plain.partition(head)[2].splitlines() if re.match(r" +\d+ ", line)]
     assert len(rows) == 2

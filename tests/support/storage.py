@@ -243,6 +243,11 @@ class Store:
         request = pb.CompareToNewestRequest(namespace=self.namespace, vector=embedded, newest=newest)
         return list(self.stub.CompareToNewest(request, timeout=SECONDS).cosine_similarities)
 
+    def compare_nearest(self, embedded: bytes, nearest: int) -> list[float]:
+        """Cosine similarities to the nearest."""
+        request = pb.CompareToNewestRequest(namespace=self.namespace, vector=embedded, nearest=nearest)
+        return list(self.stub.CompareToNewest(request, timeout=SECONDS).nearest_cosine_similarities)
+
     def summary(self, since: float | None = None, top_tags: int = 10, highlights: int = 10) -> memory_pb2.Summary:
         """What was created since then."""
         request = pb.SummarizeMemoriesRequest(

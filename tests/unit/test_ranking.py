@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from hippovault_gateway import ranking
@@ -51,3 +52,45 @@ def test_score(similarity: float, surprise: float, age: float, half_life: float,
 @pytest.mark.parametrize(("distance", "expected"), [(0.0, 1.0), (0.34, 0.83), (1.0, 0.5), (2.0, 0.0), (2.0001, 0.0)])
 def test_similarity(distance: float, expected: float) -> None:
     assert ranking.similarity(distance) == pytest.approx(expected, abs=1e-6)
+
+
+def salience(weights: list[float], cosines: list[float] | None = None) -> list[float]:
+    """Returns the salience of memories of these importances and no surprise."""
+    weight = np.array(weights)
+    cosine = np.full(weight.size, 0.5) if cosines is None else np.array(cosines)
+    return [round(value, 6) for value in ranking.salience(np.zeros(weight.size), weight, cosine).tolist()]
+
+
+@pytest.mark.parametrize(
+    ("importances", "expected"),
+    [
+        ([], []),
+        ([1.0], [0.0]),
+        ([0.0, 1.0], [0.0, 1.0]),
+        ([0.8, 0.8, 0.8, 0.8], [0.0] * 4),
+        ([0.0, 0.0, 0.0, 1.0], [0.0, 0.0, 0.0, 1.0]),
+        ([0.0, 0.0, 0.0, 0.3], [0.0] * 4),
+        ([0.0, 0.0, 0.0, 0.4], [0.0, 0.0, 0.0, 0.5]),
+        ([1.0, 1.0, 1.0, 0.0], [0.0] * 4),
+        ([0.0, 0.2, 0.4, 0.6, 0.8, 1.0], [0.0] * 6),
+    ],
+)
+def test_only_what_differs_from_most_stands_out(importances: list[float], expected: list[float]) -> None:
+    assert salience(importances) == pytest.approx(expected)
+
+
+def test_surprise_and_importance_count_together() -> None:
+    surprise, importance = np.array([0.2, 0.2, 0.2, 0.5]), np.array([0.0, 0.0, 0.0, 0.1])
+    assert ranking.salience(surprise, importance, np.full(4, 0.5)).tolist() == pytest.approx([0, 0, 0, 0.5])
+
+
+@pytest.mark.parametrize(("cosine", "expected"), [(0.8, 1.0), (0.6, 1.0), (0.5, 0.5), (0.4, 0.0), (np.nan, 1.0)])
+def test_what_is_far_from_the_best_hit_is_not_lifted(cosine: float, expected: float) -> None:
+    assert salience([0, 0, 0, 1], [0.8, 0.7, np.nan, cosine])[3] == pytest.approx(expected)
+    assert salience([0, 0, 0, 1], [np.nan, np.nan, np.nan, np.nan])[3] == 1
+
+
+def test_a_fused_relevance_is_stretched_over_the_range_of_similarities() -> None:
+    fused, cosine = np.array([0.0, 0.5, 1.0]), np.array([0.2, np.nan, 0.6])
+    assert ranking.on_similarity_scale(fused, cosine).tolist() == pytest.approx([0.6, 0.7, 0.8])
+    assert ranking.on_similarity_scale(fused, np.full(3, np.nan)).tolist() == fused.tolist()

@@ -84,9 +84,26 @@ def test_a_thousandth_beside_one_is_accepted() -> None:
 
 def test_of_counts_bytes_tags_and_importance() -> None:
     memory = memory_pb2.Memory(content="日本語", tags=["a"], importance=0.5)
-    result = surprise.of(memory, [0.0], Weights())
+    result = surprise.of(memory, 0.5, Weights(), version=1)
+    assert result.version == 1
     assert result.components.embedding_outlier == pytest.approx(0.5)
     assert result.components.engagement == pytest.approx(0.0655124, abs=1e-6)
     assert result.components.explicit == pytest.approx(0.5)
     assert not result.components.HasField("prediction_loss")
     assert result.score == pytest.approx(0.6 * 0.5 + 0.3 * 0.0655124 + 0.1 * 0.5, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("cosines", "expected"),
+    [
+        ([], 0.5),
+        ([1.0] * 10, 0.0),
+        ([0.0] * 10, 1.0),
+        ([-1.0] * 10, 1.0),
+        ([0.6] * 10, 0.4),
+        ([1.0], 0.45),
+        ([0.0, -0.5], 0.6),
+    ],
+)
+def test_a_neighbour_that_lacks_is_neither_near_nor_far(cosines: list[float], expected: float) -> None:
+    assert surprise.neighbour_outlier(cosines) == pytest.approx(expected)

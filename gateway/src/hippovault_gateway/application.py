@@ -55,7 +55,7 @@ class Application:
         """Where MCP over HTTP is served, for `ping`; the gateway sets it once it listens."""
         self.mcp_answer_bytes = settings.mcp_answer_bytes
         """What an answer over MCP may have, unless the call says otherwise."""
-        scorer, entities = Scorer(services, settings.surprise_weights()), Entities(services)
+        scorer, entities = Scorer(services, settings.surprise_weights(), settings.surprise_version), Entities(services)
         self.backfill = Backfill(services, scorer)
         """Has to run beside; see there."""
         rememberer = Rememberer(services, scorer, self.backfill.wake)

@@ -207,24 +207,35 @@ class Recaller:
             return np.array([ranking.similarity(1 - cosine) for cosine in scores.cosine.tolist()]), late
         if mode == pb.RECALL_MODE_KEYWORD:
             return fusion.keyword(scores.bm25), late
-        return fusion.hybrid(scores, late, self._fusion), late
+        fused = fusion.hybrid(scores, late, self._fusion)
+        return ranking.on_similarity_scale(fused, scores.cosine), late
 
     def _ranked(
         self, found: Sequence[storage_pb2.SearchHit], relevances: Floats, late: Floats, *, boost: bool
     ) -> list[_Ranked]:
-        now = time.time()
+        now, saliences = time.time(), self._saliences(found)
         ranked = [
-            self._scored(hit, relevance, late_score, now, boost=boost)
-            for hit, relevance, late_score in zip(found, relevances.tolist(), _placed(late), strict=True)
+            self._scored(hit, relevance, salience, late_score, now, boost=boost)
+            for hit, relevance, salience, late_score in zip(
+                found, relevances.tolist(), saliences.tolist(), _placed(late), strict=True
+            )
         ]
         # Ties: more relevant, then newer, then lower id.
         ranked.sort(key=lambda hit: (-hit.score, -hit.relevance, -hit.created_at, hit.found.id))
         return ranked
 
+    def _saliences(self, found: Sequence[storage_pb2.SearchHit]) -> Floats:
+        """Returns the part of each hit's surprise that counts."""
+        if self._settings.surprise_version == 1:
+            return np.ones(len(found))
+        surprise, importance = np.array([(hit.surprise, hit.importance) for hit in found]).reshape(-1, 2).T
+        return ranking.salience(surprise, importance, _cosines(found))
+
     def _scored(
         self,
         found: storage_pb2.SearchHit,
         relevance: float,
+        salience: float,
         late: Placed | None,
         now: float,
         *,
@@ -232,8 +243,9 @@ class Recaller:
     ) -> _Ranked:
         created_at = found.created_at.seconds + found.created_at.nanos / 1e9
         decayed = ranking.decay((now - created_at) / ranking.SECONDS_A_DAY, self._settings.half_life_days)
-        score = ranking.score(relevance, found.surprise, decayed, self._settings.decay_floor) if boost else relevance
-        return _Ranked(found, score, relevance, decayed, created_at, late)
+        counts = found.surprise * salience
+        score = ranking.score(relevance, counts, decayed, self._settings.decay_floor) if boost else relevance
+        return _Ranked(found, score, relevance, salience, decayed, created_at, late)
 
 
 class Stopwatch:
@@ -267,6 +279,7 @@ class _Ranked(NamedTuple):
     found: storage_pb2.SearchHit
     score: float
     relevance: float
+    salience: float
     decay: float
     created_at: float
     late_interaction: Placed | None
@@ -283,6 +296,7 @@ def _hit(ranked: _Ranked) -> pb.Hit:
         score=ranked.score,
         relevance=ranked.relevance,
         surprise=found.surprise,
+        salience=ranked.salience,
         decay=ranked.decay,
         matched_by=found.matched_by,
     )
@@ -297,6 +311,10 @@ def _hit(ranked: _Ranked) -> pb.Hit:
     return hit
 
 
+def _cosines(found: Sequence[storage_pb2.SearchHit]) -> Floats:
+    return np.array([hit.dense.score if hit.HasField("dense") else np.nan for hit in found])
+
+
 def _scores(found: Sequence[storage_pb2.SearchHit]) -> Scores:
     rows = [np.frombuffer(hit.token_similarities, "<f4") for hit in found]
     tokens = np.full((len(found), max(map(len, rows), default=0)), np.nan)
@@ -304,7 +322,7 @@ def _scores(found: Sequence[storage_pb2.SearchHit]) -> Scores:
         if row.size:
             tokens[place] = row
     return Scores(
-        cosine=np.array([hit.dense.score if hit.HasField("dense") else np.nan for hit in found]),
+        cosine=_cosines(found),
         bm25=np.array([hit.keyword.score for hit in found]),
         tokens=tokens,
     )

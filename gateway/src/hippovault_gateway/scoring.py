@@ -15,11 +15,13 @@ class Scorer:
     Args:
         services: The services behind the gateway.
         weights: Of the surprise score.
+        version: Of its rule.
     """
 
-    def __init__(self, services: Services, weights: surprise.Weights) -> None:
+    def __init__(self, services: Services, weights: surprise.Weights, version: surprise.Version) -> None:
         self._services = services
         self._weights = weights
+        self._version = version
 
     async def score(self, memory: memory_pb2.Memory, embedded: Embedded) -> memory_pb2.Surprise:
         """Returns the surprise of the memory.
@@ -30,10 +32,15 @@ class Scorer:
                 and short memories.
         """
         compare = storage_pb2.CompareToNewestRequest(
-            namespace=memory.namespace,
-            vector=embedded.first,
-            newest=surprise.HISTORY,
-            model_revision=embedded.model_revision,
+            namespace=memory.namespace, vector=embedded.first, model_revision=embedded.model_revision
         )
-        history = await call(self._services.storage.CompareToNewest, compare, STORAGE)
-        return surprise.of(memory, history.cosine_similarities, self._weights)
+        if self._version == 1:
+            compare.newest = surprise.HISTORY
+        else:
+            compare.nearest = surprise.NEIGHBOURS
+        held = await call(self._services.storage.CompareToNewest, compare, STORAGE)
+        if self._version == 1:
+            outlier = surprise.embedding_outlier(held.cosine_similarities)
+        else:
+            outlier = surprise.neighbour_outlier(held.nearest_cosine_similarities)
+        return surprise.of(memory, outlier, self._weights, self._version)

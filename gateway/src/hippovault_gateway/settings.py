@@ -13,7 +13,7 @@ from hippovault_chassis.errors import ServiceError
 from hippovault_chassis.settings import ProcessSettings
 from hippovault_gateway.fusion import Fusion
 from hippovault_gateway.limits import MAX_ANSWER_BYTES, MAX_OVERSAMPLE_FACTOR, MIN_ANSWER_BYTES
-from hippovault_gateway.surprise import Weights
+from hippovault_gateway.surprise import Version, Weights
 
 ToolSet = Literal["hippo", "shodh", "all"]
 Fraction = Annotated[float, Parameter(validator=validators.Number(gte=0, lte=1))]
@@ -57,6 +57,8 @@ class GatewaySettings(ProcessSettings):
     """Time in which the boost of a surprise halves; 0 or less means never."""
     decay_floor: Fraction = 0.5
     """Least factor that age leaves of a surprise."""
+    surprise_version: Version = 2
+    """Rule by which new memories are scored and hits are lifted; 1 is the one that claude-hippo published."""
     outlier_weight: Fraction = 0.4
     """Weight of the embedding outlier in a surprise; the four weights sum to 1."""
     engagement_weight: Fraction = 0.2

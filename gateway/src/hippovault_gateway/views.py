@@ -178,10 +178,11 @@ class HitView(MemoryView):
     """A recalled memory with the reasons for its place."""
 
     score: Score = Field(description="Orders the hits of this answer; tells nothing across answers.")
-    relevance: Score = Field(description="Part of score; in keyword and hybrid relative to this answer's best hit.")
+    relevance: Score = Field(description="Part of score; in keyword and hybrid relative to this answer's hits.")
     similarity: Score | None = None
     cosine_similarity: Score | None = Field(default=None, description="Absolute: near 0 for an unrelated memory.")
     surprise_score: Score
+    salience: Score
     decay: Score
     dense_rank: int | None = None
     keyword_rank: int | None = None
@@ -201,6 +202,7 @@ class HitView(MemoryView):
             similarity=hit.similarity if hit.HasField("similarity") else None,
             cosine_similarity=hit.cosine_similarity if hit.HasField("cosine_similarity") else None,
             surprise_score=hit.surprise,
+            salience=hit.salience,
             decay=hit.decay,
             dense_rank=hit.dense.rank or None,
             keyword_rank=hit.keyword.rank or None,

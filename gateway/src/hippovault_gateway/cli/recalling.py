@@ -26,6 +26,7 @@ REASONS: dict[str, Callable[[pb.Hit], str]] = {
     "keyword": lambda hit: _arm(hit, "keyword"),
     "late interaction": lambda hit: _arm(hit, "late_interaction"),
     "surprise": lambda hit: f"{hit.surprise:.3f}",
+    "salience": lambda hit: f"{hit.salience:.3f}",
     "decay": lambda hit: f"{hit.decay:.3f}",
     "matched by": lambda hit: ", ".join(MATCHED_BY[found] for found in hit.matched_by),
 }

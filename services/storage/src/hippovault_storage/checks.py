@@ -16,6 +16,7 @@ from hippovault_chassis.errors import ServiceError
 MAX_PAGE_SIZE = 1_000
 MAX_K = 10_000
 MAX_NEWEST = 1_000
+MAX_NEAREST = 100
 MAX_SUMMARY_ITEMS = 100
 MAX_VECTORS = 64
 """Of one memory's content and of its parts; those of its hints come on top."""
@@ -164,7 +165,10 @@ def compare(request: pb.CompareToNewestRequest, dimensions: int) -> None:
     """Checks a CompareToNewestRequest."""
     request.namespace = memory_rules.namespace(request.namespace)
     vectors("vector", request.vector, dimensions)
-    memory_rules.within("newest", request.newest, 1, MAX_NEWEST)
+    memory_rules.within("newest", request.newest, 0, MAX_NEWEST)
+    memory_rules.within("nearest", request.nearest, 0, MAX_NEAREST)
+    if not (request.newest or request.nearest):
+        raise ServiceError.invalid("newest", "must be above 0, or nearest")
     revision("model_revision", request.model_revision)
 
 

@@ -465,10 +465,13 @@ class Hit(_message.Message):
     KEYWORD_FIELD_NUMBER: _builtins.int
     MATCHED_BY_FIELD_NUMBER: _builtins.int
     LATE_INTERACTION_FIELD_NUMBER: _builtins.int
+    SALIENCE_FIELD_NUMBER: _builtins.int
     score: _builtins.float
-    """0.7 * relevance + 0.3 * clamp(surprise * max(decay, floor), 0, 1), or relevance alone without the boost."""
+    """0.7 * relevance + 0.3 * clamp(surprise * salience * max(decay, floor), 0, 1), or relevance alone without the boost."""
     relevance: _builtins.float
-    """0 to 1. Dense: similarity. Keyword and hybrid: the fused score of the arms, scaled within this answer's pool."""
+    """0 to 1. Dense: similarity. Keyword: BM25 as a part of the best one. Hybrid: the fused score of the arms, stretched
+    over the range of the similarities in this answer's pool where they are known, and else over 0 to 1.
+    """
     similarity: _builtins.float
     """(1 + cosine_similarity) / 2; absent without a query vector."""
     cosine_similarity: _builtins.float
@@ -476,6 +479,10 @@ class Hit(_message.Message):
     """The stored score; 0 when there is none."""
     decay: _builtins.float
     """exp(-age * ln 2 / half-life)."""
+    salience: _builtins.float
+    """The part of the surprise that counts: how clearly surprise + importance stand out among the hits of this search, 0
+    for those that do not, less where the cosine similarity is far below the best one. Always 1 by surprise version 1.
+    """
     @_builtins.property
     def memory(self) -> _memory_pb2.Memory: ...
     @_builtins.property
@@ -508,10 +515,11 @@ class Hit(_message.Message):
         keyword: _memory_pb2.ArmScore | None = ...,
         matched_by: _abc.Iterable[_memory_pb2.MatchedBy.ValueType] | None = ...,
         late_interaction: _memory_pb2.ArmScore | None = ...,
+        salience: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_cosine_similarity", b"_cosine_similarity", "_similarity", b"_similarity", "cosine_similarity", b"cosine_similarity", "dense", b"dense", "keyword", b"keyword", "late_interaction", b"late_interaction", "memory", b"memory", "similarity", b"similarity"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cosine_similarity", b"_cosine_similarity", "_similarity", b"_similarity", "cosine_similarity", b"cosine_similarity", "decay", b"decay", "dense", b"dense", "keyword", b"keyword", "late_interaction", b"late_interaction", "matched_by", b"matched_by", "memory", b"memory", "relevance", b"relevance", "score", b"score", "similarity", b"similarity", "surprise", b"surprise"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cosine_similarity", b"_cosine_similarity", "_similarity", b"_similarity", "cosine_similarity", b"cosine_similarity", "decay", b"decay", "dense", b"dense", "keyword", b"keyword", "late_interaction", b"late_interaction", "matched_by", b"matched_by", "memory", b"memory", "relevance", b"relevance", "salience", b"salience", "score", b"score", "similarity", b"similarity", "surprise", b"surprise"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cosine_similarity: _TypeAlias = _typing.Literal["cosine_similarity"]  # noqa: Y015
     _WhichOneofArgType__cosine_similarity: _TypeAlias = _typing.Literal["_cosine_similarity", b"_cosine_similarity"]  # noqa: Y015

@@ -1041,6 +1041,7 @@ class SearchHit(_message.Message):
     SURPRISE_FIELD_NUMBER: _builtins.int
     MATCHED_BY_FIELD_NUMBER: _builtins.int
     TOKEN_SIMILARITIES_FIELD_NUMBER: _builtins.int
+    IMPORTANCE_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     surprise: _builtins.float
     """Absent when none is stored."""
@@ -1048,6 +1049,8 @@ class SearchHit(_message.Message):
     """Little-endian float32, one for each of the query's tokens: its largest cosine similarity to a token of the content or
     of a hint. Empty where they were not compared: not asked for, or no codes are stored.
     """
+    importance: _builtins.float
+    """0 when the memory has none."""
     @_builtins.property
     def memory(self) -> _memory_pb2.Memory:
         """Absent where the request or the size of the answer says so; BatchGetMemories returns it."""
@@ -1081,10 +1084,11 @@ class SearchHit(_message.Message):
         surprise: _builtins.float | None = ...,
         matched_by: _abc.Iterable[_memory_pb2.MatchedBy.ValueType] | None = ...,
         token_similarities: _builtins.bytes = ...,
+        importance: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_surprise", b"_surprise", "created_at", b"created_at", "dense", b"dense", "keyword", b"keyword", "memory", b"memory", "surprise", b"surprise"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_surprise", b"_surprise", "created_at", b"created_at", "dense", b"dense", "id", b"id", "keyword", b"keyword", "matched_by", b"matched_by", "memory", b"memory", "surprise", b"surprise", "token_similarities", b"token_similarities"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_surprise", b"_surprise", "created_at", b"created_at", "dense", b"dense", "id", b"id", "importance", b"importance", "keyword", b"keyword", "matched_by", b"matched_by", "memory", b"memory", "surprise", b"surprise", "token_similarities", b"token_similarities"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__surprise: _TypeAlias = _typing.Literal["surprise"]  # noqa: Y015
     _WhichOneofArgType__surprise: _TypeAlias = _typing.Literal["_surprise", b"_surprise"]  # noqa: Y015
@@ -1106,11 +1110,11 @@ class CompareToNewestRequest(_message.Message):
     namespace: _builtins.str
     vector: _builtins.bytes
     newest: _builtins.int
-    """1 to 1,000."""
+    """0 to 1,000."""
     model_revision: _builtins.str
     """Revision of the model that made the vector; "" is not checked."""
     nearest: _builtins.int
-    """0 to 100."""
+    """0 to 100; at least one of both is above 0."""
     def __init__(
         self,
         *,

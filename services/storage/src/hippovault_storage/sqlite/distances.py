@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hippovault.memory.v1 import memory_pb2
-from hippovault.storage.v1 import storage_pb2 as pb
-from hippovault_storage.sqlite import models, query, records, scope
+from hippovault_storage.sqlite import query, records, scope
 from hippovault_storage.sqlite.connections import Connection
 from hippovault_storage.sqlite.vectors import FLOAT16, FLOAT32
 
@@ -60,15 +59,10 @@ def of_memories(connection: Connection, to: Vector, ids: Iterable[int]) -> dict[
     return found
 
 
-def to_newest(connection: Connection, request: pb.CompareToNewestRequest) -> pb.CompareToNewestResponse:
-    """Returns cosine similarities to the first vectors of the newest live memories, newest first.
+def of_newest(connection: Connection, to: Vector, namespace: str, newest: int) -> Vector:
+    """Returns the similarities of the first vectors of a namespace's newest live memories, newest first.
 
     They are the newest n that have a vector: one that another program wrote without takes no place.
-
-    Raises:
-        ServiceError: FAILED_PRECONDITION when the vector is of another model than the store's.
     """
-    models.check(connection, request.model_revision)
-    within = scope.live(connection.vault, request.namespace, memory_pb2.Filter())
-    stored = query.column(connection, OF_NEWEST.format(scope=within.condition), (*within.parameters, request.newest))
-    return pb.CompareToNewestResponse(cosine_similarities=cosines(vector(request.vector), stored))
+    within = scope.live(connection.vault, namespace, memory_pb2.Filter())
+    return cosines(to, query.column(connection, OF_NEWEST.format(scope=within.condition), (*within.parameters, newest)))

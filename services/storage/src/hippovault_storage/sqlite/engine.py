@@ -18,8 +18,8 @@ from hippovault_chassis.errors import ServiceError
 from hippovault_storage.sqlite import (
     adoption,
     backup,
+    comparing,
     creation,
-    distances,
     files,
     history,
     lockbox,
@@ -188,9 +188,9 @@ class SqliteEngine:
             return search.search(connection, self._index, self._terms, request)
 
     def compare_to_newest(self, request: pb.CompareToNewestRequest) -> pb.CompareToNewestResponse:
-        """Returns cosine similarities to the newest live memories that have a vector."""
+        """Returns cosine similarities to the newest and the nearest live memories that have a vector."""
         with self._readers.borrow() as connection:
-            return distances.to_newest(connection, request)
+            return comparing.compare(connection, self._index, request)
 
     def list_unembedded(self, request: pb.ListUnembeddedRequest) -> pb.ListUnembeddedResponse:
         """Returns live memories that lack vectors or token codes."""

@@ -25,7 +25,7 @@ Scores = dict[int, float]
 """Score by memory id, best first."""
 
 LIGHT = f"""
-SELECT h.memory_id, h.created_at, h.surprise, {records.SIZE}
+SELECT h.memory_id, h.created_at, h.surprise, h.importance, {records.SIZE}
 FROM hippo_memories h JOIN memories m ON m.id = h.memory_id WHERE h.memory_id IN (SELECT value FROM json_each(?))
 """
 
@@ -80,10 +80,11 @@ def _fill(
     for memory_id in best:
         hit = hits[memory_id] = response.hits.add()
         hit.id = memory_id
-        _, created_at, surprise, _ = light[memory_id]
+        _, created_at, surprise, importance, _ = light[memory_id]
         times.fill(hit.created_at, created_at)
         if surprise is not None:
             hit.surprise = surprise
+        hit.importance = importance or 0.0
         if memory_id in cosine:
             _score(hit.dense, near_ranks.get(memory_id, 0), cosine[memory_id])
         match = found.matching.get(memory_id)
@@ -96,7 +97,7 @@ def _fill(
             for memory_id, similarities in _similarities(connection, compared, request).items():
                 hits[memory_id].token_similarities = similarities
     wanted = best[: request.whole] if request.HasField("whole") else best
-    whole = records.fitting(((memory_id, light[memory_id][3]) for memory_id in wanted), response.ByteSize())
+    whole = records.fitting(((memory_id, light[memory_id][4]) for memory_id in wanted), response.ByteSize())
     for row in records.rows(connection, whole):
         records.fill(connection.vault, hits[row[0]].memory, row)
 

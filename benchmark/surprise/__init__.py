@@ -1,0 +1,1 @@
+"""What the surprise boost gains where something was decided among much talk."""
