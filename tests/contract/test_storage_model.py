@@ -56,7 +56,7 @@ from support.waiting import until
 
 SEQUENCES = int(os.environ.get("HIPPOVAULT_TEST_SEQUENCES", "0"))
 """0: the same few in every run."""
-Put = tuple[Memory, list[int], str, bytes, bool]
+Put = tuple[Memory, list[int], str, bytes, bool, bool]
 
 PHASES = (Phase.generate, Phase.shrink) if SEQUENCES else (Phase.generate,)
 STEPS = 30 if SEQUENCES else 25
@@ -187,12 +187,16 @@ def put_request(
     revision: str,
     codes: bytes,
     of_hints: bool,  # noqa: FBT001
+    pending: bool = False,  # noqa: FBT001, FBT002
 ) -> pb.PutMemoryRequest:
     """A put of vectors by their places in the palette, and perhaps of vectors and codes of the hints."""
     request = pb.PutMemoryRequest(
-        memory=memory, vectors=b"".join(VECTORS_OF[place] for place in palette), model_revision=revision
+        memory=memory,
+        vectors=b"".join(VECTORS_OF[place] for place in palette),
+        model_revision=revision,
+        pending=pending,
     )
-    if codes:
+    if codes and not (pending and not palette):
         request.token_codes.CopyFrom(pb.TokenCodes(encoding="int8", codes=codes))
     if of_hints and memory.hints:
         request.hint_vectors = b"".join(OF_HINTS[hint] for hint in memory.hints)
@@ -200,7 +204,7 @@ def put_request(
     return request
 
 
-PUTS = st.tuples(MEMORIES, VECTORS, REVISIONS, CODES, st.booleans())
+PUTS = st.tuples(MEMORIES, VECTORS, REVISIONS, CODES, st.booleans(), st.booleans())
 
 
 class StoreMachine(RuleBasedStateMachine):
@@ -248,7 +252,7 @@ class StoreMachine(RuleBasedStateMachine):
     @initialize()
     def put_what_is_far(self) -> None:
         for content in ("far", "farther"):
-            self.put((Memory(namespace=NAMESPACES[0], content=content), [len(PALETTE)], "model-0", b"", False))
+            self.put((Memory(namespace=NAMESPACES[0], content=content), [len(PALETTE)], "model-0", b"", False, False))
 
     @rule()
     def restart(self) -> None:
@@ -305,7 +309,7 @@ class StoreMachine(RuleBasedStateMachine):
         ref=REFS,
         memory=MEMORIES,
         mask=st.lists(st.sampled_from(sorted(FIELDS)), min_size=1, max_size=3, unique=True),
-        palette=VECTORS.filter(bool),
+        palette=VECTORS,
         codes=CODES,
         of_hints=st.booleans(),
         version=st.sampled_from([0, 0, 0, 1, 2]),
@@ -326,7 +330,7 @@ class StoreMachine(RuleBasedStateMachine):
         revision: str,
     ) -> None:
         assume("created_at" not in mask or memory.HasField("created_at"))
-        embedded = "content" in mask
+        embedded = "content" in mask and bool(palette)
         of_hints = of_hints and "hints" in mask
         given = put_request(memory, palette if embedded else [], revision, codes if embedded else b"", of_hints)
         request = pb.UpdateMemoryRequest(
@@ -340,6 +344,7 @@ class StoreMachine(RuleBasedStateMachine):
             hint_token_codes=given.hint_token_codes if given.HasField("hint_token_codes") else None,
             expected_version=version,
             dry_run=dry_run,
+            pending="content" in mask and not palette,
         )
         request.update_mask.paths[:] = mask
 
@@ -348,6 +353,41 @@ class StoreMachine(RuleBasedStateMachine):
             return row_of(response.memory), response.changed
 
         assert answer(told) == answer(lambda: self.model.update(request, self.clock.now))
+
+    @rule(
+        number=st.integers(1, 8),
+        memory=MEMORIES,
+        palette=VECTORS,
+        revision=REVISIONS,
+        codes=CODES,
+        of_hints=st.booleans(),
+        is_late=st.sampled_from([False, False, True]),
+    )
+    def embed(
+        self,
+        number: int,
+        memory: Memory,
+        palette: list[int],
+        revision: str,
+        codes: bytes,
+        of_hints: bool,  # noqa: FBT001
+        is_late: bool,  # noqa: FBT001
+    ) -> None:
+        if number in self.model.kept:
+            row = self.model.kept[number].row
+            memory.namespace, memory.version, memory.hints[:] = row.namespace, row.version - is_late, row.hints
+        given = put_request(memory, palette, revision, codes, of_hints)
+        memory.id = number
+        request = pb.EmbedMemoryRequest(
+            memory=memory,
+            vectors=given.vectors,
+            model_revision=given.model_revision,
+            token_codes=given.token_codes if given.HasField("token_codes") else None,
+            hint_vectors=given.hint_vectors,
+            hint_token_codes=given.hint_token_codes if given.HasField("hint_token_codes") else None,
+        )
+        told = answer(lambda: self.store.EmbedMemory(request).written)
+        assert told == answer(lambda: self.model.embed(request))
 
     @rule(namespace=IN_NAMESPACE, ref=REFS, dry_run=st.booleans())
     def delete(self, namespace: str, ref: Ref, dry_run: bool) -> None:  # noqa: FBT001
@@ -452,6 +492,7 @@ class StoreMachine(RuleBasedStateMachine):
     @invariant()
     def every_read_tells_what_the_model_has(self) -> None:
         self.count()
+        self.list_unembedded()
         for namespace in NAMESPACES:
             self.search(namespace, Filter(), PALETTE[2], 3)
             self.compare_to_newest(namespace, PALETTE[2], 2)
@@ -478,10 +519,20 @@ class StoreMachine(RuleBasedStateMachine):
         request = pb.GetMemoryRequest(namespace=row.namespace, ref=Ref(id=row.id), as_of=as_of)
         return row_of(self.store.GetMemory(request).memory)
 
+    def list_unembedded(self) -> None:
+        for encoding in ("", "int8"):
+            told = self.store.ListUnembedded(pb.ListUnembeddedRequest(page_size=1000, token_encoding=encoding)).memories
+            assert [memory.id for memory in told] == self.model.unembedded(with_codes=bool(encoding))
+            for memory in told:
+                kept = self.model.kept[memory.id]
+                assert row_of(memory) == kept.row
+                assert memory.pending == (not len(kept.vectors))
+
     def count(self) -> None:
         stats = self.store.GetStats(pb.GetStatsRequest())
         live = [kept for kept in self.model.kept.values() if kept.row.deleted is None]
         assert (stats.live_memories, stats.deleted_memories) == (len(live), len(self.model.kept) - len(live))
+        assert stats.pending_memories == sum(not len(kept.vectors) for kept in live)
         assert stats.namespaces == len({kept.row.namespace for kept in live})
         vectors = Counter(kept.row.namespace for kept in live for _ in kept.searched)
         assert stats.vectors == vectors.total()

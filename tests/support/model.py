@@ -22,6 +22,8 @@ COLUMNS = {"created_at": "created"}
 VISIBILITIES = (memory_pb2.VISIBILITY_LIVE, memory_pb2.VISIBILITY_DELETED, memory_pb2.VISIBILITY_ALL)
 
 Outcome: TypeAlias = memory_pb2.WriteOutcome.ValueType
+Embedding = pb.PutMemoryRequest | pb.UpdateMemoryRequest | pb.EmbedMemoryRequest
+"""Requests that have vectors of a memory."""
 Vectors = NDArray[np.float32]
 
 
@@ -117,14 +119,23 @@ class Kept:
         best: Vectors = (unit @ tokens.T).max(axis=0)
         return best
 
-    def takes_of_hints(self, request: pb.PutMemoryRequest | pb.UpdateMemoryRequest, hints: tuple[str, ...]) -> bool:
+    def lose_vectors(self) -> None:
+        """Of new content they are to come."""
+        self.vectors = self.of_hints = vectors_of(b"")
+        self.codes = self.codes_of_hints = b""
+
+    def lacks(self, *, with_codes: bool) -> bool:
+        """Whether anything that is embedded is lacking."""
+        hinted = bool(self.row.hints)
+        codes = with_codes and not (self.codes and (self.codes_of_hints or not hinted))
+        return not len(self.vectors) or (hinted and not len(self.of_hints)) or codes
+
+    def takes_of_hints(self, request: Embedding, hints: tuple[str, ...]) -> bool:
         """Whether it gets the vectors of hints that a write gives, and with them its hints."""
         embedded = bool(request.vectors) or bool(len(self.vectors))
         return bool(request.hint_vectors) and embedded and (self.row.hints != hints or not len(self.of_hints))
 
-    def take_of_hints(
-        self, request: pb.PutMemoryRequest | pb.UpdateMemoryRequest, before: tuple[str, ...], *, takes: bool
-    ) -> None:
+    def take_of_hints(self, request: Embedding, before: tuple[str, ...], *, takes: bool) -> None:
         """Takes what belongs to the hints, once everything else is as it will be."""
         replaced = self.row.hints != before
         if takes or replaced:
@@ -236,18 +247,25 @@ class Model:
             self._merge(kept, request, now)
             kept.take_of_hints(request, before, takes=takes)
             return kept.row, EXISTED
-        if not request.vectors:
+        keeps = bool(kept and len(kept.vectors) and kept.row.content == given.content and not request.vectors)
+        if not (request.vectors or request.pending):
             raise RefusedError(Code.FAILED_PRECONDITION)
-        self._take_model(request.model_revision)
+        takes = bool(request.hint_vectors and (keeps or request.vectors)) and not (
+            kept and kept.row.hints == tuple(given.hints) and len(kept.of_hints)
+        )
+        if request.vectors or takes:
+            self._take_model(request.model_revision)
         if kept is None:
             kept = Kept(self._given(self._next_id(), request, "{}", now, now, 1), now, vectors_of(b""), b"")
             self.kept[kept.row.id] = kept
             before, outcome = (), CREATED
         else:
             before, outcome = kept.row.hints, self._replace(kept, request, now)
-        kept.vectors = vectors_of(request.vectors)
+        if request.vectors:
+            kept.vectors = vectors_of(request.vectors)
+        elif not keeps:
+            kept.lose_vectors()
         kept.codes = request.token_codes.codes or kept.codes
-        takes = bool(request.hint_vectors) and (kept.row.hints != before or not len(kept.of_hints))
         kept.take_of_hints(request, before, takes=takes)
         return kept.row, outcome
 
@@ -259,6 +277,9 @@ class Model:
         kept.row = self._given(before.id, request, before.metadata, updated, created, before.version + changed)
         if before.key:
             kept.row = replace(kept.row, category=before.category, key=before.key)
+        if not (changed or request.vectors) and len(kept.vectors):
+            surprise = kept.row.surprise or before.surprise
+            kept.row = replace(kept.row, model_revision=before.model_revision, surprise=surprise)
         kept.codes = b"" if changed else kept.codes
         return REVIVED if before.deleted else UPDATED
 
@@ -267,7 +288,8 @@ class Model:
     ) -> Row:
         memory = Memory()
         memory.CopyFrom(request.memory)
-        memory.id, memory.version, memory.model_revision = memory_id, version, request.model_revision
+        memory.id, memory.version = memory_id, version
+        memory.model_revision = request.model_revision if request.vectors else ""
         memory.content_hash = hash_of(memory.content)
         memory.updated_at.FromMicroseconds(now)
         if not memory.HasField("created_at"):
@@ -304,31 +326,63 @@ class Model:
         before, given = kept.row, row_of_given(request.memory)
         if request.expected_version not in {0, before.version}:
             raise RefusedError(Code.ABORTED)
-        masked = {COLUMNS.get(name, name) for name in request.update_mask.paths}
-        row = replace(before, **{name: getattr(given, name) for name in masked})
-        if "metadata" in masked:
-            row = replace(row, metadata=_with_others(before.metadata, given.metadata))
+        row = _masked(before, given, request)
         changed = row.content != before.content
         embeds = bool(request.vectors) and (changed or not len(kept.vectors))
+        pends = changed and not request.vectors
+        row = replace(row, version=before.version + changed)
         if embeds:
-            row = replace(row, model_revision=request.model_revision, version=before.version + changed)
+            row = replace(row, model_revision=request.model_revision)
+        elif pends:
+            scored = "surprise" in request.update_mask.paths
+            row = replace(row, model_revision="", surprise=row.surprise if scored else b"")
         if replace(row, hints=()) != replace(before, hints=()):
             row = replace(row, updated=kept.touched(now))
         self._check_free(row)
-        takes = kept.takes_of_hints(request, row.hints)
+        takes = kept.takes_of_hints(request, row.hints) and not pends
         if embeds or takes:
             self._take_model(request.model_revision, dry_run=request.dry_run)
-        codes = request.token_codes.codes if embeds else request.token_codes.codes or kept.codes
+        codes = request.token_codes.codes if embeds else kept.codes
         of_hints = request.hint_token_codes.codes or (kept.codes_of_hints if row.hints == before.hints else b"")
         different = codes != kept.codes or (bool(kept.codes) and of_hints != kept.codes_of_hints)
         if not request.dry_run:
             if changed:
                 kept.begin_life(now)
+            kept.row, kept.codes = row, codes
             if embeds:
                 kept.vectors = vectors_of(request.vectors)
-            kept.row, kept.codes = row, codes
+            elif pends:
+                kept.lose_vectors()
             kept.take_of_hints(request, before.hints, takes=takes)
         return row, embeds or takes or different or row != before
+
+    def embed(self, request: pb.EmbedMemoryRequest) -> bool:
+        """Returns whether the memory lacked anything of that, and still is what the request says."""
+        kept, read = self.kept.get(request.memory.id), request.memory
+        if kept is None or (kept.row.namespace, kept.row.version) != (read.namespace, read.version):
+            return False
+        if kept.row.deleted is not None or kept.row.hints != tuple(read.hints):
+            return False
+        embeds = bool(request.vectors) and not len(kept.vectors)
+        takes = kept.takes_of_hints(request, kept.row.hints) and (embeds or len(kept.vectors) > 0)
+        codes = request.token_codes.codes or kept.codes
+        of_hints = request.hint_token_codes.codes if codes else b""
+        different = codes != kept.codes or of_hints not in {b"", kept.codes_of_hints}
+        if not (embeds or takes or different):
+            return False
+        self._take_model(request.model_revision)
+        if embeds:
+            surprise = kept.row.surprise or row_of_given(read).surprise
+            kept.row = replace(kept.row, surprise=surprise, model_revision=request.model_revision)
+            kept.vectors = vectors_of(request.vectors)
+        kept.codes = codes
+        kept.take_of_hints(request, kept.row.hints, takes=takes)
+        return True
+
+    def unembedded(self, *, with_codes: bool) -> list[int]:
+        """The ids of live memories that lack vectors, or where asked for int8 codes."""
+        live = [kept for kept in self.kept.values() if kept.row.deleted is None]
+        return sorted(kept.row.id for kept in live if kept.lacks(with_codes=with_codes))
 
     def _take_model(self, revision: str, *, dry_run: bool = False) -> None:
         if any(len(kept.vectors) for kept in self.kept.values()) and self.revision not in {"", revision}:
@@ -438,6 +492,13 @@ def row_of_given(memory: Memory) -> Row:
     row = row_of(copied)
     scored = memory.HasField("surprise")
     return replace(row, surprise=memory.surprise.SerializeToString(deterministic=True) if scored else b"")
+
+
+def _masked(before: Row, given: Row, request: pb.UpdateMemoryRequest) -> Row:
+    """Returns the row with the fields that the mask names."""
+    masked = {COLUMNS.get(name, name) for name in request.update_mask.paths}
+    row = replace(before, **{name: getattr(given, name) for name in masked})
+    return replace(row, metadata=_with_others(before.metadata, given.metadata)) if "metadata" in masked else row
 
 
 def _with_others(stored: str, given: str) -> str:

@@ -59,8 +59,10 @@ def updated(stored: Memory, request: pb.UpdateMemoryRequest, now: float) -> Memo
         memory.model_revision, memory.pending = request.model_revision, False
     elif memory.content != stored.content:
         memory.model_revision, memory.pending = "", True
-        memory.ClearField("surprise")
-    if memory.surprise != stored.surprise or not {"metadata", "surprise"}.isdisjoint(request.update_mask.paths):
+        if "surprise" not in request.update_mask.paths:
+            memory.ClearField("surprise")
+    unscored = memory.HasField("surprise") != stored.HasField("surprise")
+    if unscored or not {"metadata", "surprise"}.isdisjoint(request.update_mask.paths):
         memory.metadata = metadata.replaced(stored.metadata, memory.metadata, _surprise(memory))
     times.fill(memory.created_at, times.seconds(memory.created_at))
     if memory.HasField("surprise"):
@@ -87,7 +89,7 @@ def _replacement(stored: Memory, request: pb.PutMemoryRequest, now: float, creat
         memory.category, memory.key = stored.category, stored.key
     memory.version = stored.version + (stored.content != memory.content)
     if request.vectors or stored.pending or stored.content != memory.content:
-        memory.model_revision, memory.pending = request.model_revision, not request.vectors
+        memory.model_revision, memory.pending = request.model_revision if request.vectors else "", not request.vectors
     else:  # It lives again with its vectors, and so with its surprise.
         memory.model_revision = stored.model_revision
         memory.MergeFrom(Memory(surprise=_surprise(memory) or _surprise(stored)))

@@ -66,6 +66,7 @@ def _complete(connection: Connection, stored: Memory, request: pb.EmbedMemoryReq
     codes = request.token_codes if request.HasField("token_codes") else None
     there = vectors.token_codes(connection, stored.id)
     takes_codes = codes is not None and codes != (there and there.of_content)
+    codes = codes or (there and there.of_content)
     memory = _embedded(stored, request) if takes_vectors else stored
     of_hints = hint_vectors.due(connection, request, memory, stored)
     if not (takes_vectors or takes_codes or of_hints.is_something):

@@ -36,7 +36,7 @@ def update(connection: Connection, request: pb.UpdateMemoryRequest) -> pb.Update
         _apply(connection, memory, stored, now)
         if takes_vector:
             vectors.write(connection, memory.id, request.vectors, codes)
-        elif memory.pending and not stored.pending:
+        elif memory.pending and memory.content != stored.content:
             vectors.purge(connection, [memory.id])
         elif takes_codes:
             vectors.write_token_codes(connection, memory.id, codes)

@@ -83,7 +83,7 @@ def _put(connection: Connection, request: pb.PutMemoryRequest, take_model: TakeM
     if takes_vectors:
         write_vectors = vectors.write if stored else vectors.insert
         write_vectors(connection, memory.id, request.vectors, _token_codes(connection, request, stored))
-    elif stored and memory.pending and not stored.pending:
+    elif stored and memory.pending and not existed:
         vectors.purge(connection, [memory.id])
     elif request.HasField("token_codes"):
         vectors.write_token_codes(connection, memory.id, request.token_codes)
