@@ -94,7 +94,8 @@ def pending(patient: Patient) -> Finding:
         return warn("the storage service does not tell", f"see {patient.home.logs / 'storage.log'}")
     live = counted(answer.live_memories, "memory", "memories")
     if answer.pending_memories:
-        remedy = "they get them by themselves while the embedding service answers; see the check of the model"
+        wait = patient.home.command("reindex")
+        remedy = f"they get them by themselves once the embedding service answers; {wait} waits until they have"
         return warn(f"{answer.pending_memories} of {live} wait for their vectors: only words find them", remedy)
     return ok(f"none of {live}")
 
