@@ -63,7 +63,8 @@ def fill(path: Path, mode: Mode) -> None:
         put(engine, "quokka of all", namespace="default")
         put(engine, "[]", tags=["[]"])  # What stands for no hints.
         put(engine, "quokka of all", namespace="default", key="k")
-        engine.delete_memory(pb.DeleteMemoryRequest(namespace="n", ref=memory_pb2.MemoryRef(id=3)))
+        ref = memory_pb2.MemoryRef(id=3)
+        engine.delete_memory(pb.DeleteMemoryRequest(namespace="n", ref=ref, request_id="without the wombat"))
 
 
 def everything(engine: SqliteEngine) -> list[object]:
