@@ -83,13 +83,13 @@ def test_windows_hold_the_text_in_order_with_overlaps(pieces: list[tuple[str, in
     for piece in prepared.pieces:
         assert (piece.ids[0], piece.ids[-1]) == (CLS, SEP)
         assert piece.size == len(piece.ids) <= MODEL.window
-        told += piece.ids[piece.own]
+        told += piece.ids[piece.told]
     ids = REFERENCE.encode(text).ids[1:-1]
     assert told == ids[: len(told)]
     assert prepared.truncated == (len(told) < len(ids))
     assert prepared.truncated <= (len(prepared.pieces) == max_windows)
     for before, after in pairwise(prepared.pieces):
-        shared = after.own.start - 1
+        shared = after.told.start - 1
         assert shared == windows.overlap(MODEL.window - 2)
         assert before.ids[-1 - shared : -1] == after.ids[1 : 1 + shared]
 
@@ -104,5 +104,5 @@ def test_prefixes_stand_before_every_window_and_are_not_told(max_windows: int) -
         assert len(prepared.pieces) == max_windows
         assert all(list(piece.ids[: len(lead)]) == lead for piece in prepared.pieces)
         assert (
-            prepared.pieces[0].ids[prepared.pieces[0].own] == whole("hippo " * 700)[1:][: MODEL.window - len(lead) - 1]
+            prepared.pieces[0].ids[prepared.pieces[0].told] == whole("hippo " * 700)[1:][: MODEL.window - len(lead) - 1]
         )

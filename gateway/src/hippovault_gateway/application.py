@@ -17,6 +17,7 @@ from hippovault_chassis import memory_rules
 from hippovault_chassis.errors import ServiceError
 from hippovault_gateway.backfill import Backfill
 from hippovault_gateway.clients import EMBEDDING, STORAGE, RequestT, ResponseT, Services, call
+from hippovault_gateway.embedder import Embedder
 from hippovault_gateway.entities import Entities
 from hippovault_gateway.recall import Recaller
 from hippovault_gateway.remember import Rememberer
@@ -56,9 +57,10 @@ class Application:
         self.mcp_answer_bytes = settings.mcp_answer_bytes
         """What an answer over MCP may have, unless the call says otherwise."""
         scorer, entities = Scorer(services, settings.surprise_weights(), settings.surprise_version), Entities(services)
-        self.backfill = Backfill(services, scorer)
+        embedder = Embedder(services, settings.token_encoding)
+        self.backfill = Backfill(services, embedder, scorer)
         """Has to run beside; see there."""
-        rememberer = Rememberer(services, scorer, self.backfill.wake)
+        rememberer = Rememberer(services, embedder, scorer, self.backfill.wake)
         self.remember = rememberer.remember
         self.batch_remember = rememberer.batch_remember
         self.stream_remember = Streams(rememberer).remember
@@ -66,7 +68,7 @@ class Application:
         self.get_memory = entities.get_memory
         self.list_memories = entities.list_memories
         self.list_memory_versions = entities.list_memory_versions
-        self.update_memory = Updater(services, scorer, self.backfill.wake).update_memory
+        self.update_memory = Updater(services, embedder, scorer, self.backfill.wake).update_memory
         self.forget = entities.forget
         self.undelete = entities.undelete
         self.purge = entities.purge

@@ -19,7 +19,7 @@ from hippovault_chassis import deadline, interceptors
 from hippovault_chassis.errors import ServiceError
 from hippovault_gateway import embedding
 from hippovault_gateway.clients import STORAGE, Services, call
-from hippovault_gateway.embedding import Embedded
+from hippovault_gateway.embedder import EmbeddedMemory, Embedder, Texts
 from hippovault_gateway.scoring import Scorer
 
 log = structlog.get_logger()
@@ -43,11 +43,13 @@ class Backfill:
 
     Args:
         services: The services behind the gateway.
+        embedder: Embeds them.
         scorer: Scores what has no surprise yet.
     """
 
-    def __init__(self, services: Services, scorer: Scorer) -> None:
+    def __init__(self, services: Services, embedder: Embedder, scorer: Scorer) -> None:
         self._services = services
+        self._embedder = embedder
         self._scorer = scorer
         self._woken = asyncio.Event()
         self._after = BEFORE_ALL
@@ -100,14 +102,16 @@ class Backfill:
 
     async def _next(self) -> Sequence[memory_pb2.Memory]:
         deadline.start(PORTION_SECONDS)
-        lacking = storage_pb2.ListUnembeddedRequest(page_size=PORTION, after_id=self._after)
+        lacking = storage_pb2.ListUnembeddedRequest(
+            page_size=PORTION, after_id=self._after, token_encoding=await self._embedder.token_encoding()
+        )
         return (await call(self._services.storage.ListUnembedded, lacking, STORAGE)).memories
 
     async def _complete(self, portion: Sequence[memory_pb2.Memory]) -> int:
         """Embeds, scores and completes memories; returns how many."""
         memories = [memory for memory in portion if self._refused.get(memory.id) != memory.version]
         completed = 0
-        embedded = await self._embedded([memory.content for memory in memories])
+        embedded = await self._embedded([Texts.of(memory) for memory in memories])
         for memory, result in zip(memories, embedded, strict=True):
             try:
                 completed += await self._write(memory, result)
@@ -117,25 +121,24 @@ class Backfill:
                 self._refuse(memory, error)
         return completed
 
-    async def _embedded(self, texts: Sequence[str]) -> list[Embedded | ServiceError]:
+    async def _embedded(self, texts: Sequence[Texts]) -> list[EmbeddedMemory | ServiceError]:
         """Embeds together; one by one where the embedder fails at them and does not tell at which."""
         try:
-            return await embedding.documents(self._services, texts)
+            return await self._embedder.memories(texts)
         except ServiceError as error:
             if error.code in embedding.AWAY:
                 raise
             if len(texts) == 1:
                 return [error]
-        return [each for text in texts for each in await self._embedded([text])]
+        return [result for each in texts for result in await self._embedded([each])]
 
-    async def _write(self, memory: memory_pb2.Memory, embedded: Embedded | ServiceError) -> bool:
+    async def _write(self, memory: memory_pb2.Memory, embedded: EmbeddedMemory | ServiceError) -> bool:
         if isinstance(embedded, ServiceError):
             raise embedded
-        if memory.pending and not memory.HasField("surprise"):
-            memory.surprise.CopyFrom(await self._scorer.score(memory, embedded))
-        embed = storage_pb2.EmbedMemoryRequest(
-            memory=memory, vectors=embedded.vectors, model_revision=embedded.model_revision
-        )
+        if embedded.content and memory.pending and not memory.HasField("surprise"):
+            memory.surprise.CopyFrom(await self._scorer.score(memory, embedded.content))
+        embed = storage_pb2.EmbedMemoryRequest(memory=memory)
+        embedded.add_to(embed)
         return (await call(self._services.storage.EmbedMemory, embed, STORAGE)).written
 
     def _refuse(self, memory: memory_pb2.Memory, error: ServiceError) -> None:

@@ -17,7 +17,7 @@ from hippovault_chassis import memory_rules
 from hippovault_chassis.errors import ServiceError
 from hippovault_gateway import embedding, hints_gate
 from hippovault_gateway.clients import STORAGE, Services, call
-from hippovault_gateway.embedding import Embedded
+from hippovault_gateway.embedder import EmbeddedMemory, Embedder, Texts
 from hippovault_gateway.scoring import Scorer
 
 MAX_BATCH = 100
@@ -36,21 +36,22 @@ class Rememberer:
 
     Args:
         services: The services behind the gateway.
+        embedder: Embeds what is new.
         scorer: Scores what is new.
         on_pending: Called when a memory was stored whose vectors are to come.
     """
 
-    def __init__(self, services: Services, scorer: Scorer, on_pending: Callable[[], None]) -> None:
+    def __init__(self, services: Services, embedder: Embedder, scorer: Scorer, on_pending: Callable[[], None]) -> None:
         self._services = services
+        self._embedder = embedder
         self._scorer = scorer
         self._on_pending = on_pending
 
     async def remember(self, request: pb.RememberRequest) -> pb.RememberResponse:
         """Stores one memory, or finds that it is stored already."""
         put = _checked(request)
-        if await self._needs_no_vectors(put):
-            return await self._write(put, None)
-        return await self._write(put, await embedding.document(self._services, put.memory.content))
+        texts = await self._new_texts(put)
+        return await self._write(put, await self._embedder.memory(texts) if texts else None)
 
     async def batch_remember(self, request: pb.BatchRememberRequest) -> pb.BatchRememberResponse:
         """Stores memories in order, embedding them together; each has its own result.
@@ -71,17 +72,19 @@ class Rememberer:
         for index, item in enumerate(requests):
             with _error_into(results[index]):
                 puts[index] = _checked(item)
-        new = [index for index, put in puts.items() if not await self._needs_no_vectors(put)]
-        texts = [puts[index].memory.content for index in new]
-        embedded = dict(zip(new, await embedding.documents(self._services, texts), strict=True))
+        new = {index: texts for index, put in puts.items() if (texts := await self._new_texts(put))}
+        embedded = dict(zip(new, await self._embedder.memories([*new.values()]), strict=True))
         # In order: a key's last content wins, and each memory is part of the history of the next one's surprise.
         for index, put in puts.items():
             with _error_into(results[index]):
                 results[index].response.CopyFrom(await self._write(put, embedded.get(index)))
         return results
 
-    async def _needs_no_vectors(self, put: storage_pb2.PutMemoryRequest) -> bool:
-        """Tells whether the live memory that a put would go to has this content and vectors, or the put is a repeat."""
+    async def _new_texts(self, put: storage_pb2.PutMemoryRequest) -> Texts | None:
+        """Returns what is to be embedded: not the content where the live memory that a put would go to has it.
+
+        Nothing where the put is a repeat, or brings no hints that are new to that memory.
+        """
         memory = put.memory
         find = storage_pb2.FindMemoryRequest(
             namespace=memory.namespace,
@@ -92,27 +95,31 @@ class Rememberer:
         )
         found = await call(self._services.storage.FindMemory, find, STORAGE)
         live = found.HasField("memory") and not found.memory.HasField("deleted_at")
-        is_stored = live and found.has_vector and found.memory.content == memory.content
-        return is_stored or found.request_done
+        if found.request_done:
+            return None
+        if not (live and found.has_vector and found.memory.content == memory.content):
+            return Texts.of(memory)
+        return Texts("", memory.hints) if memory.hints and memory.hints != found.memory.hints else None
 
     async def _write(
-        self, put: storage_pb2.PutMemoryRequest, embedded: Embedded | ServiceError | None
+        self, put: storage_pb2.PutMemoryRequest, embedded: EmbeddedMemory | ServiceError | None
     ) -> pb.RememberResponse:
         """Writes the memory; without vectors where it is stored with some, pending where the embedder is away."""
-        if embedded is None:
+        if isinstance(embedded, ServiceError):
+            return await self._put_pending(put, embedded)
+        if embedded:
+            embedded.add_to(put)
+        if embedded is None or embedded.content is None:
             try:
                 return await self._put(put)
             except ServiceError as error:
                 if error.reason != VECTOR_REQUIRED:
                     raise
             # Forgotten or changed since it was found.
-            embedded = await embedding.document(self._services, put.memory.content)
-        if isinstance(embedded, ServiceError):
-            return await self._put_pending(put, embedded)
-        put.memory.surprise.CopyFrom(await self._scorer.score(put.memory, embedded))
-        put.vectors, put.model_revision = embedded.vectors, embedded.model_revision
+            return await self._write(put, await self._embedder.memory(Texts.of(put.memory)))
+        put.memory.surprise.CopyFrom(await self._scorer.score(put.memory, embedded.content))
         response = await self._put(put)
-        response.windows, response.truncated = embedded.windows, embedded.truncated
+        response.windows, response.truncated = embedded.content.windows, embedded.content.truncated
         return response
 
     async def _put_pending(self, put: storage_pb2.PutMemoryRequest, why: ServiceError) -> pb.RememberResponse:

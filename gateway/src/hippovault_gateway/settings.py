@@ -11,6 +11,7 @@ from cyclopts import Parameter, validators
 
 from hippovault_chassis.errors import ServiceError
 from hippovault_chassis.settings import ProcessSettings
+from hippovault_gateway.embedder import DEFAULT_ENCODING, TokenEncoding
 from hippovault_gateway.fusion import Fusion
 from hippovault_gateway.limits import MAX_ANSWER_BYTES, MAX_OVERSAMPLE_FACTOR, MIN_ANSWER_BYTES
 from hippovault_gateway.surprise import Version, Weights
@@ -67,6 +68,10 @@ class GatewaySettings(ProcessSettings):
     """Weight of the caller's importance in a surprise."""
     prediction_weight: Fraction = 0.3
     """Weight of the prediction loss in a surprise; without a backend it goes to outlier (2/3) and engagement (1/3)."""
+
+    token_encoding: TokenEncoding = DEFAULT_ENCODING
+    """How the tokens of what is remembered are kept for late interaction: int8 takes a byte a dimension, int4 half of
+    it, sign an eighth. What is stored otherwise is embedded again in the background; off keeps what there is."""
 
     pool: Annotated[int, Parameter(validator=validators.Number(gte=1, lte=MAX_POOL))] = Fusion.pool
     """Hits of each arm that hybrid recall fuses, at least."""

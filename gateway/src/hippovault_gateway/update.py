@@ -9,8 +9,9 @@ from hippovault.memory.v1 import memory_service_pb2 as pb
 from hippovault.storage.v1 import storage_pb2
 from hippovault_chassis import memory_rules
 from hippovault_chassis.errors import ServiceError
-from hippovault_gateway import embedding, hints_gate
+from hippovault_gateway import hints_gate
 from hippovault_gateway.clients import STORAGE, Services, call
+from hippovault_gateway.embedder import Embedder, Texts
 from hippovault_gateway.embedding import Embedded
 from hippovault_gateway.limits import MAX_VERSION
 from hippovault_gateway.scoring import Scorer
@@ -21,50 +22,62 @@ class Updater:
 
     Args:
         services: The services behind the gateway.
+        embedder: Embeds new content and new hints.
         scorer: Scores new content.
         on_pending: Called when content was stored whose vectors are to come.
     """
 
-    def __init__(self, services: Services, scorer: Scorer, on_pending: Callable[[], None]) -> None:
+    def __init__(self, services: Services, embedder: Embedder, scorer: Scorer, on_pending: Callable[[], None]) -> None:
         self._services = services
+        self._embedder = embedder
         self._scorer = scorer
         self._on_pending = on_pending
 
     async def update_memory(self, request: pb.UpdateMemoryRequest) -> pb.UpdateMemoryResponse:
         """Sets the fields of one live memory, or with dry_run tells what it would be."""
         update = _checked(request)
-        embedded = await self._add_vectors(update) if "content" in update.update_mask.paths else None
+        embedded = await self._add_vectors(update)
         updated = await call(self._services.storage.UpdateMemory, update, STORAGE)
         response = pb.UpdateMemoryResponse(memory=updated.memory, changed=updated.changed)
-        if updated.memory.pending and not update.dry_run:
+        lacks_vectors = updated.memory.pending or (update.memory.hints and not update.hint_vectors)
+        if lacks_vectors and not update.dry_run:
             self._on_pending()
         if embedded:
             response.windows, response.truncated = embedded.windows, embedded.truncated
         return response
 
     async def _add_vectors(self, update: storage_pb2.UpdateMemoryRequest) -> Embedded | None:
-        """Adds what belongs to the content: its vectors and, where it is new, its surprise; or that they are to come.
+        """Adds what belongs to new content and hints, or that it is to come.
 
         Returns:
-            What became of the content; None where the embedder is away, or the update was done already.
+            What became of the content; None where there is none, the embedder is away, or the update was done already.
         """
+        if "content" not in update.update_mask.paths:
+            await self._add_hints(update)
+            return None
         if await self._is_done(update):
             update.pending = True
             return None
         get = storage_pb2.GetMemoryRequest(namespace=update.namespace, ref=update.ref)
         found = (await call(self._services.storage.GetMemory, get, STORAGE)).memory
-        embedded = await embedding.document(self._services, update.memory.content)
+        embedded = await self._embedder.memory(Texts.of(update.memory))
         if isinstance(embedded, ServiceError):
             update.pending = True
             return None
-        update.vectors, update.model_revision = embedded.vectors, embedded.model_revision
-        if found.content != update.memory.content:
+        embedded.add_to(update)
+        if embedded.content and found.content != update.memory.content:
             for field in update.update_mask.paths:
                 found.ClearField(field)  # type: ignore[arg-type]  # The validator knows them.
             found.MergeFrom(update.memory)
-            update.memory.surprise.CopyFrom(await self._scorer.score(found, embedded))
+            update.memory.surprise.CopyFrom(await self._scorer.score(found, embedded.content))
             update.update_mask.paths.append("surprise")
-        return embedded
+        return embedded.content
+
+    async def _add_hints(self, update: storage_pb2.UpdateMemoryRequest) -> None:
+        if update.memory.hints:
+            embedded = await self._embedder.memory(Texts("", update.memory.hints))
+            if not isinstance(embedded, ServiceError):
+                embedded.add_to(update)
 
     async def _is_done(self, update: storage_pb2.UpdateMemoryRequest) -> bool:
         if not update.request_id or update.dry_run:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -19,6 +20,8 @@ class Options:
     max_windows: int = 1
     """Vectors that one text may get."""
     token_encoding: pb.TokenEncoding.ValueType = pb.TOKEN_ENCODING_UNSPECIFIED
+    max_told_tokens: int = sys.maxsize
+    """Tokens of one text whose vectors are told."""
 
 
 BITS = {
@@ -41,13 +44,13 @@ class Piece:
     """Tokens, for planning; a server's are estimated."""
     text: str = ""
     """What a server gets."""
-    own: slice = field(default_factory=lambda: slice(0))
+    told: slice = field(default_factory=lambda: slice(0))
     """The places of `ids` whose token vectors are told: no special tokens, no prefix, nothing of the window before."""
     token_encoding: pb.TokenEncoding.ValueType = pb.TOKEN_ENCODING_UNSPECIFIED
 
     def row_bytes(self, dimensions: int) -> int:
         """Returns how many bytes its vector and codes will have."""
-        tokens = len(range(*self.own.indices(len(self.ids))))
+        tokens = len(range(*self.told.indices(len(self.ids))))
         return dimensions * (32 + tokens * BITS[self.token_encoding]) // 8
 
 
@@ -61,11 +64,8 @@ class Prepared:
     truncated: bool = False
     unknown: int = 0
     """Tokens that the vocabulary does not have."""
-
-    @property
-    def mostly_unknown(self) -> bool:
-        """Whether the text's language is not the model's."""
-        return 2 * self.unknown > sum(len(piece.ids[piece.own]) for piece in self.pieces)
+    mostly_unknown: bool = False
+    """Whether the text's language is not the model's."""
 
 
 @dataclass(frozen=True)

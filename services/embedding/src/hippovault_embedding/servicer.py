@@ -25,6 +25,8 @@ NAME = pb.DESCRIPTOR.services_by_name["EmbeddingService"].full_name
 MAX_WINDOWS = 64
 """As many vectors as a memory may have."""
 
+MAX_INT32 = 2**31 - 1
+
 
 class EmbeddingServicer(EmbeddingServiceServicer):
     """Serves the models of a catalogue.
@@ -118,6 +120,7 @@ class EmbeddingServicer(EmbeddingServiceServicer):
             query=request.input_type == pb.INPUT_TYPE_QUERY,
             max_windows=memory_rules.within("max_windows", request.max_windows or 1, 1, MAX_WINDOWS),
             token_encoding=request.token_encoding,
+            max_told_tokens=memory_rules.within("max_told_tokens", request.max_told_tokens, 0, MAX_INT32) or MAX_INT32,
         )
 
 

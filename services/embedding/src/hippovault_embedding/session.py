@@ -96,7 +96,7 @@ class ModelSession:
 
 
 def _row(vector: Floats, states: Floats, piece: Piece) -> Row:
-    return Row(vector.tobytes(), token_codes.encode(states[piece.own], piece.token_encoding))
+    return Row(vector.tobytes(), token_codes.encode(states[piece.told], piece.token_encoding))
 
 
 def _session(model: Model, threads: int) -> Any:

@@ -49,17 +49,20 @@ class ModelTokenizer:
         ids, lead = encoding.ids[leading:], [*self._front, *encoding.ids[:leading]]
         capacity = space - leading
         kept = ids[: windows.reach(capacity, options.max_windows)]
-        pieces = []
+        pieces, left = [], options.max_told_tokens
         for start, end in windows.spans(len(kept), capacity):
-            told = len(lead) + (windows.overlap(capacity) if start else 0)
             piece = [*lead, *kept[start:end], *self._back]
-            own = slice(told, len(piece) - len(self._back))
-            pieces.append(Piece(piece, len(piece), own=own, token_encoding=options.token_encoding))
+            first = len(lead) + (windows.overlap(capacity) if start else 0)
+            told = slice(first, min(len(piece) - len(self._back), first + left))
+            left -= told.stop - told.start
+            pieces.append(Piece(piece, len(piece), told=told, token_encoding=options.token_encoding))
+        unknown = sum(token in self._unknown for token in kept)
         return Prepared(
             pieces,
             token_count=sum(piece.size for piece in pieces),
             truncated=len(kept) < len(ids),
-            unknown=sum(token in self._unknown for token in kept),
+            unknown=unknown,
+            mostly_unknown=2 * unknown > len(kept),
         )
 
     def _encode(self, text: str, wanted: int) -> Encoding:

@@ -25,35 +25,35 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'hippovault/embedding/v1/embedding.proto\x12\x17hippovault.embedding.v1\x1a\x1egoogle/protobuf/duration.proto\"\xb9\x01\n\x0c\x45mbedRequest\x12\r\n\x05texts\x18\x01 \x03(\t\x12\x36\n\ninput_type\x18\x02 \x01(\x0e\x32\".hippovault.embedding.v1.InputType\x12\r\n\x05model\x18\x03 \x01(\t\x12\x13\n\x0bmax_windows\x18\x04 \x01(\x05\x12>\n\x0etoken_encoding\x18\x05 \x01(\x0e\x32&.hippovault.embedding.v1.TokenEncoding\"\x92\x02\n\rEmbedResponse\x12\x0f\n\x07vectors\x18\x01 \x01(\x0c\x12\x12\n\ndimensions\x18\x02 \x01(\x05\x12\x16\n\x0emodel_revision\x18\x03 \x01(\t\x12\x30\n\x05texts\x18\x04 \x03(\x0b\x32!.hippovault.embedding.v1.TextInfo\x12\x30\n\rtokenize_time\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12-\n\nqueue_time\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\x0einference_time\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x85\x01\n\x08TextInfo\x12\x13\n\x0btoken_count\x18\x01 \x01(\x05\x12\x11\n\ttruncated\x18\x02 \x01(\x08\x12\x1b\n\x13unknown_token_count\x18\x03 \x01(\x05\x12\x0f\n\x07windows\x18\x04 \x01(\x05\x12\x13\n\x0btoken_codes\x18\x05 \x01(\x0c\x12\x0e\n\x06\x63\x61\x63hed\x18\x06 \x01(\x08\" \n\x0fGetModelRequest\x12\r\n\x05model\x18\x01 \x01(\t\"\xfb\x02\n\x10GetModelResponse\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x16\n\x0emodel_revision\x18\x02 \x01(\t\x12\x12\n\ndimensions\x18\x03 \x01(\x05\x12\x12\n\nmax_tokens\x18\x04 \x01(\x05\x12\x11\n\tmax_texts\x18\x05 \x01(\x05\x12\x16\n\x0emax_text_bytes\x18\x06 \x01(\x05\x12\x0e\n\x06loaded\x18\x07 \x01(\x08\x12\x12\n\nload_error\x18\x08 \x01(\t\x12\x13\n\x0bmax_windows\x18\t \x01(\x05\x12\x16\n\x0ewindow_overlap\x18\n \x01(\x05\x12\x18\n\x10max_batch_tokens\x18\x0b \x01(\x05\x12\x18\n\x10max_queue_tokens\x18\x0c \x01(\x05\x12?\n\x0ftoken_encodings\x18\r \x03(\x0e\x32&.hippovault.embedding.v1.TokenEncoding\x12\x0e\n\x06server\x18\x0e \x01(\t\x12\x18\n\x10max_answer_bytes\x18\x0f \x01(\x05\"\x13\n\x11ListModelsRequest\"O\n\x12ListModelsResponse\x12\x39\n\x06models\x18\x01 \x03(\x0b\x32).hippovault.embedding.v1.GetModelResponse\"\x1c\n\x0bWarmRequest\x12\r\n\x05model\x18\x01 \x01(\t\"<\n\x0cWarmResponse\x12,\n\tload_time\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration*V\n\tInputType\x12\x1a\n\x16INPUT_TYPE_UNSPECIFIED\x10\x00\x12\x17\n\x13INPUT_TYPE_DOCUMENT\x10\x01\x12\x14\n\x10INPUT_TYPE_QUERY\x10\x02*\x96\x01\n\rTokenEncoding\x12\x1e\n\x1aTOKEN_ENCODING_UNSPECIFIED\x10\x00\x12\x1a\n\x16TOKEN_ENCODING_FLOAT32\x10\x01\x12\x17\n\x13TOKEN_ENCODING_INT8\x10\x02\x12\x17\n\x13TOKEN_ENCODING_INT4\x10\x03\x12\x17\n\x13TOKEN_ENCODING_SIGN\x10\x04\x32\x87\x03\n\x10\x45mbeddingService\x12V\n\x05\x45mbed\x12%.hippovault.embedding.v1.EmbedRequest\x1a&.hippovault.embedding.v1.EmbedResponse\x12_\n\x08GetModel\x12(.hippovault.embedding.v1.GetModelRequest\x1a).hippovault.embedding.v1.GetModelResponse\x12\x65\n\nListModels\x12*.hippovault.embedding.v1.ListModelsRequest\x1a+.hippovault.embedding.v1.ListModelsResponse\x12S\n\x04Warm\x12$.hippovault.embedding.v1.WarmRequest\x1a%.hippovault.embedding.v1.WarmResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'hippovault/embedding/v1/embedding.proto\x12\x17hippovault.embedding.v1\x1a\x1egoogle/protobuf/duration.proto\"\xd2\x01\n\x0c\x45mbedRequest\x12\r\n\x05texts\x18\x01 \x03(\t\x12\x36\n\ninput_type\x18\x02 \x01(\x0e\x32\".hippovault.embedding.v1.InputType\x12\r\n\x05model\x18\x03 \x01(\t\x12\x13\n\x0bmax_windows\x18\x04 \x01(\x05\x12>\n\x0etoken_encoding\x18\x05 \x01(\x0e\x32&.hippovault.embedding.v1.TokenEncoding\x12\x17\n\x0fmax_told_tokens\x18\x06 \x01(\x05\"\x92\x02\n\rEmbedResponse\x12\x0f\n\x07vectors\x18\x01 \x01(\x0c\x12\x12\n\ndimensions\x18\x02 \x01(\x05\x12\x16\n\x0emodel_revision\x18\x03 \x01(\t\x12\x30\n\x05texts\x18\x04 \x03(\x0b\x32!.hippovault.embedding.v1.TextInfo\x12\x30\n\rtokenize_time\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12-\n\nqueue_time\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\x0einference_time\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x85\x01\n\x08TextInfo\x12\x13\n\x0btoken_count\x18\x01 \x01(\x05\x12\x11\n\ttruncated\x18\x02 \x01(\x08\x12\x1b\n\x13unknown_token_count\x18\x03 \x01(\x05\x12\x0f\n\x07windows\x18\x04 \x01(\x05\x12\x13\n\x0btoken_codes\x18\x05 \x01(\x0c\x12\x0e\n\x06\x63\x61\x63hed\x18\x06 \x01(\x08\" \n\x0fGetModelRequest\x12\r\n\x05model\x18\x01 \x01(\t\"\xfb\x02\n\x10GetModelResponse\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x16\n\x0emodel_revision\x18\x02 \x01(\t\x12\x12\n\ndimensions\x18\x03 \x01(\x05\x12\x12\n\nmax_tokens\x18\x04 \x01(\x05\x12\x11\n\tmax_texts\x18\x05 \x01(\x05\x12\x16\n\x0emax_text_bytes\x18\x06 \x01(\x05\x12\x0e\n\x06loaded\x18\x07 \x01(\x08\x12\x12\n\nload_error\x18\x08 \x01(\t\x12\x13\n\x0bmax_windows\x18\t \x01(\x05\x12\x16\n\x0ewindow_overlap\x18\n \x01(\x05\x12\x18\n\x10max_batch_tokens\x18\x0b \x01(\x05\x12\x18\n\x10max_queue_tokens\x18\x0c \x01(\x05\x12?\n\x0ftoken_encodings\x18\r \x03(\x0e\x32&.hippovault.embedding.v1.TokenEncoding\x12\x0e\n\x06server\x18\x0e \x01(\t\x12\x18\n\x10max_answer_bytes\x18\x0f \x01(\x05\"\x13\n\x11ListModelsRequest\"O\n\x12ListModelsResponse\x12\x39\n\x06models\x18\x01 \x03(\x0b\x32).hippovault.embedding.v1.GetModelResponse\"\x1c\n\x0bWarmRequest\x12\r\n\x05model\x18\x01 \x01(\t\"<\n\x0cWarmResponse\x12,\n\tload_time\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration*V\n\tInputType\x12\x1a\n\x16INPUT_TYPE_UNSPECIFIED\x10\x00\x12\x17\n\x13INPUT_TYPE_DOCUMENT\x10\x01\x12\x14\n\x10INPUT_TYPE_QUERY\x10\x02*\x96\x01\n\rTokenEncoding\x12\x1e\n\x1aTOKEN_ENCODING_UNSPECIFIED\x10\x00\x12\x1a\n\x16TOKEN_ENCODING_FLOAT32\x10\x01\x12\x17\n\x13TOKEN_ENCODING_INT8\x10\x02\x12\x17\n\x13TOKEN_ENCODING_INT4\x10\x03\x12\x17\n\x13TOKEN_ENCODING_SIGN\x10\x04\x32\x87\x03\n\x10\x45mbeddingService\x12V\n\x05\x45mbed\x12%.hippovault.embedding.v1.EmbedRequest\x1a&.hippovault.embedding.v1.EmbedResponse\x12_\n\x08GetModel\x12(.hippovault.embedding.v1.GetModelRequest\x1a).hippovault.embedding.v1.GetModelResponse\x12\x65\n\nListModels\x12*.hippovault.embedding.v1.ListModelsRequest\x1a+.hippovault.embedding.v1.ListModelsResponse\x12S\n\x04Warm\x12$.hippovault.embedding.v1.WarmRequest\x1a%.hippovault.embedding.v1.WarmResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'hippovault.embedding.v1.embedding_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_INPUTTYPE']._serialized_start=1311
-  _globals['_INPUTTYPE']._serialized_end=1397
-  _globals['_TOKENENCODING']._serialized_start=1400
-  _globals['_TOKENENCODING']._serialized_end=1550
+  _globals['_INPUTTYPE']._serialized_start=1336
+  _globals['_INPUTTYPE']._serialized_end=1422
+  _globals['_TOKENENCODING']._serialized_start=1425
+  _globals['_TOKENENCODING']._serialized_end=1575
   _globals['_EMBEDREQUEST']._serialized_start=101
-  _globals['_EMBEDREQUEST']._serialized_end=286
-  _globals['_EMBEDRESPONSE']._serialized_start=289
-  _globals['_EMBEDRESPONSE']._serialized_end=563
-  _globals['_TEXTINFO']._serialized_start=566
-  _globals['_TEXTINFO']._serialized_end=699
-  _globals['_GETMODELREQUEST']._serialized_start=701
-  _globals['_GETMODELREQUEST']._serialized_end=733
-  _globals['_GETMODELRESPONSE']._serialized_start=736
-  _globals['_GETMODELRESPONSE']._serialized_end=1115
-  _globals['_LISTMODELSREQUEST']._serialized_start=1117
-  _globals['_LISTMODELSREQUEST']._serialized_end=1136
-  _globals['_LISTMODELSRESPONSE']._serialized_start=1138
-  _globals['_LISTMODELSRESPONSE']._serialized_end=1217
-  _globals['_WARMREQUEST']._serialized_start=1219
-  _globals['_WARMREQUEST']._serialized_end=1247
-  _globals['_WARMRESPONSE']._serialized_start=1249
-  _globals['_WARMRESPONSE']._serialized_end=1309
-  _globals['_EMBEDDINGSERVICE']._serialized_start=1553
-  _globals['_EMBEDDINGSERVICE']._serialized_end=1944
+  _globals['_EMBEDREQUEST']._serialized_end=311
+  _globals['_EMBEDRESPONSE']._serialized_start=314
+  _globals['_EMBEDRESPONSE']._serialized_end=588
+  _globals['_TEXTINFO']._serialized_start=591
+  _globals['_TEXTINFO']._serialized_end=724
+  _globals['_GETMODELREQUEST']._serialized_start=726
+  _globals['_GETMODELREQUEST']._serialized_end=758
+  _globals['_GETMODELRESPONSE']._serialized_start=761
+  _globals['_GETMODELRESPONSE']._serialized_end=1140
+  _globals['_LISTMODELSREQUEST']._serialized_start=1142
+  _globals['_LISTMODELSREQUEST']._serialized_end=1161
+  _globals['_LISTMODELSRESPONSE']._serialized_start=1163
+  _globals['_LISTMODELSRESPONSE']._serialized_end=1242
+  _globals['_WARMREQUEST']._serialized_start=1244
+  _globals['_WARMREQUEST']._serialized_end=1272
+  _globals['_WARMRESPONSE']._serialized_start=1274
+  _globals['_WARMRESPONSE']._serialized_end=1334
+  _globals['_EMBEDDINGSERVICE']._serialized_start=1578
+  _globals['_EMBEDDINGSERVICE']._serialized_end=1969
 # @@protoc_insertion_point(module_scope)

@@ -89,6 +89,7 @@ class EmbedRequest(_message.Message):
     MODEL_FIELD_NUMBER: _builtins.int
     MAX_WINDOWS_FIELD_NUMBER: _builtins.int
     TOKEN_ENCODING_FIELD_NUMBER: _builtins.int
+    MAX_TOLD_TOKENS_FIELD_NUMBER: _builtins.int
     input_type: Global___InputType.ValueType
     model: _builtins.str
     """Name of the model; empty means the default one."""
@@ -98,6 +99,8 @@ class EmbedRequest(_message.Message):
     """
     token_encoding: Global___TokenEncoding.ValueType
     """Asks for the vectors of each text's tokens, from the same inference."""
+    max_told_tokens: _builtins.int
+    """Of each text, how many tokens' vectors are told at most, its first ones; 0 means all."""
     @_builtins.property
     def texts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """1 to GetModelResponse.max_texts texts, each non-blank and at most GetModelResponse.max_text_bytes UTF-8 bytes."""
@@ -110,10 +113,11 @@ class EmbedRequest(_message.Message):
         model: _builtins.str = ...,
         max_windows: _builtins.int = ...,
         token_encoding: Global___TokenEncoding.ValueType = ...,
+        max_told_tokens: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["input_type", b"input_type", "max_windows", b"max_windows", "model", b"model", "texts", b"texts", "token_encoding", b"token_encoding"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["input_type", b"input_type", "max_told_tokens", b"max_told_tokens", "max_windows", b"max_windows", "model", b"model", "texts", b"texts", "token_encoding", b"token_encoding"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -193,8 +197,8 @@ class TextInfo(_message.Message):
     windows: _builtins.int
     """Rows of EmbedResponse.vectors that are this text's, at least 1."""
     token_codes: _builtins.bytes
-    """Vectors of its tokens in the requested encoding, without special tokens and prefix; a token in two windows is told
-    once.
+    """Vectors of its tokens in the requested encoding, as many as asked for, without special tokens and prefix; a token in
+    two windows is told once.
     """
     cached: _builtins.bool
     """Whether the answer came from the cache."""

@@ -256,7 +256,7 @@ class StorageServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListUnembedded(self, request, context):
-        """Lists live memories of all namespaces that lack vectors or token codes, by id.
+        """Lists live memories of all namespaces that lack vectors, of the content or of hints, or token codes, by id.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

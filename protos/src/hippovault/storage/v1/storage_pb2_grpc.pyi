@@ -80,7 +80,7 @@ class StorageServiceStub:
     CompareToNewest: _grpc.UnaryUnaryMultiCallable[_storage_pb2.CompareToNewestRequest, _storage_pb2.CompareToNewestResponse]
     """Cosine similarity of a vector to the newest live memories of a namespace that have a vector, and to the nearest."""
     ListUnembedded: _grpc.UnaryUnaryMultiCallable[_storage_pb2.ListUnembeddedRequest, _storage_pb2.ListUnembeddedResponse]
-    """Lists live memories of all namespaces that lack vectors or token codes, by id."""
+    """Lists live memories of all namespaces that lack vectors, of the content or of hints, or token codes, by id."""
     EmbedMemory: _grpc.UnaryUnaryMultiCallable[_storage_pb2.EmbedMemoryRequest, _storage_pb2.EmbedMemoryResponse]
     """Gives a live memory what it lacks; everything else stays as it is."""
     SummarizeMemories: _grpc.UnaryUnaryMultiCallable[_storage_pb2.SummarizeMemoriesRequest, _storage_pb2.SummarizeMemoriesResponse]
@@ -140,7 +140,7 @@ class StorageServiceAsyncStub(StorageServiceStub):
     CompareToNewest: _aio.UnaryUnaryMultiCallable[_storage_pb2.CompareToNewestRequest, _storage_pb2.CompareToNewestResponse]  # type: ignore[assignment]
     """Cosine similarity of a vector to the newest live memories of a namespace that have a vector, and to the nearest."""
     ListUnembedded: _aio.UnaryUnaryMultiCallable[_storage_pb2.ListUnembeddedRequest, _storage_pb2.ListUnembeddedResponse]  # type: ignore[assignment]
-    """Lists live memories of all namespaces that lack vectors or token codes, by id."""
+    """Lists live memories of all namespaces that lack vectors, of the content or of hints, or token codes, by id."""
     EmbedMemory: _aio.UnaryUnaryMultiCallable[_storage_pb2.EmbedMemoryRequest, _storage_pb2.EmbedMemoryResponse]  # type: ignore[assignment]
     """Gives a live memory what it lacks; everything else stays as it is."""
     SummarizeMemories: _aio.UnaryUnaryMultiCallable[_storage_pb2.SummarizeMemoriesRequest, _storage_pb2.SummarizeMemoriesResponse]  # type: ignore[assignment]
@@ -287,7 +287,7 @@ class StorageServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _storage_pb2.ListUnembeddedRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_storage_pb2.ListUnembeddedResponse, _abc.Awaitable[_storage_pb2.ListUnembeddedResponse]]:
-        """Lists live memories of all namespaces that lack vectors or token codes, by id."""
+        """Lists live memories of all namespaces that lack vectors, of the content or of hints, or token codes, by id."""
 
     @_abc_1.abstractmethod
     def EmbedMemory(
