@@ -70,20 +70,19 @@ def test_each_hit_is_explained(run: Run, stack: Stack, namespace: str) -> None:
     run("remember", "Mia leads the platform team.")
     asked = ("recall", "where do the tests of staging write", "--namespace", namespace)
     hits = {hit["id"]: hit for hit in run(*asked[:2])[1]["hits"]}
-    code, shown = in_terminal(stack.home, *asked, "--explain", COLUMNS="200")
+    code, shown = in_terminal(stack.home, *asked, "--explain", COLUMNS="80")
     assert code == 0
     plain = re.sub(r"\x1b\[[0-9;]*m", "", shown)
-    head = next(line for line in plain.splitlines() if "matched by" in line)
-    for column in ("id", "score", "relevance", "dense", "keyword", "surprise", "salience", "decay"):
-        assert column in head.split()
-    rows = [line for line in plain.partition(head)[2].splitlines() if re.match(r" +\d+ ", line)]
-    assert len(rows) == 2
-    for row in rows:
-        hit = hits[int(row.split()[0])]
-        assert f"{hit['dense_rank']}: {hit['cosine_similarity']:.3f}" in row
-        assert f"{hit['score']:.3f}" in row
-        assert row.strip().endswith(", ".join(hit["matched_by"]))
-        assert hit["keyword_score"] is None or f"{hit['keyword_rank']}: {hit['keyword_score']:.3f}" in row
+    reasons = plain.partition("matched by")[2].partition("mode:")[0]
+    rows = {int(row.split()[0]): row for row in re.split(r"\n +(?=\d+ )", reasons)[1:]}
+    assert rows.keys() == hits.keys()
+    for number, row in rows.items():
+        hit = hits[number]
+        assert f"dense {hit['dense_rank']}: {hit['cosine_similarity']:.3f}" in row
+        assert hit["keyword_score"] is None or f"keyword {hit['keyword_rank']}: {hit['keyword_score']:.3f}" in row
+        for name in ("relevance", "surprise_score", "salience", "decay"):
+            assert f"{hit[name]:.3f}" in row, name
+        assert set(hit["matched_by"]) <= set(row.split())
     assert "mode: hybrid" in plain
     assert "matched by" not in in_terminal(stack.home, *asked)[1]
 

@@ -3,34 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
 from hippovault.memory.v1 import memory_service_pb2 as pb
+from hippovault.memory.v1.memory_pb2 import ArmScore
 from hippovault_gateway.cli.asking import ask
 from hippovault_gateway.cli.inputs import EVERYTHING, Narrowing
 from hippovault_gateway.cli.listing import show_memories
 from hippovault_gateway.cli.options import CLIENT_DEFAULTS, ClientOptions
-from hippovault_gateway.cli.output import counted, show_json, show_line, show_nonempty, warn
+from hippovault_gateway.cli.output import counted, show_json, show_line, show_table, warn
 from hippovault_gateway.documents import MODES
 from hippovault_gateway.entity_arguments import SearchArguments
 from hippovault_gateway.views import MATCHED_BY, RecallView
 
 Mode = Annotated[str, Parameter(completer=lambda _context: list(MODES))]
+ArmName = Literal["dense", "keyword", "late_interaction"]
+ARMS: tuple[ArmName, ...] = ("dense", "keyword", "late_interaction")
 REASONS: dict[str, Callable[[pb.Hit], str]] = {
     "id": lambda hit: str(hit.memory.id),
-    "score": lambda hit: f"{hit.score:.3f}",
     "relevance": lambda hit: f"{hit.relevance:.3f}",
-    "dense": lambda hit: _arm(hit, "dense"),
-    "keyword": lambda hit: _arm(hit, "keyword"),
-    "late interaction": lambda hit: _arm(hit, "late_interaction"),
-    "surprise": lambda hit: f"{hit.surprise:.3f}",
-    "salience": lambda hit: f"{hit.salience:.3f}",
-    "decay": lambda hit: f"{hit.decay:.3f}",
-    "matched by": lambda hit: ", ".join(MATCHED_BY[found] for found in hit.matched_by),
+    "arm, rank: raw score": lambda hit: "\n".join(_arm(hit, name) for name in ARMS if hit.HasField(name)),
+    "surprise": lambda hit: f"{hit.surprise:.3f}\nsalience {hit.salience:.3f}\ndecay {hit.decay:.3f}",
+    "matched by": lambda hit: "\n".join(MATCHED_BY[found] for found in hit.matched_by),
 }
-"""Columns of the table of reasons; of an arm it shows the rank, where the arm returned the hit, and the raw score."""
+"""Columns of the table of reasons, few enough for a narrow terminal."""
 
 
 def recall(
@@ -87,16 +85,14 @@ def recall(
 
 def _explain(response: pb.RecallResponse, view: RecallView) -> None:
     if response.hits:
-        show_nonempty({name: [reason(hit) for hit in response.hits] for name, reason in REASONS.items()})
+        show_table(list(REASONS), ([reason(hit) for reason in REASONS.values()] for hit in response.hits))
     show_line(f"mode: {view.mode}" + (f", degraded: {view.degraded}" if view.degraded else ""))
     if view.times_ms:
         times = ", ".join(f"{name.replace('_', ' ')} {time:.1f} ms" for name, time in view.times_ms.items())
         show_line(f"times: {times}")
 
 
-def _arm(hit: pb.Hit, name: str) -> str:
-    """Returns rank and raw score in an arm; "" where it did not find the hit."""
-    if not hit.HasField(name):  # type: ignore[arg-type]  # One of three fields of the same kind.
-        return ""
-    arm = getattr(hit, name)
-    return f"{arm.rank}: {arm.score:.3f}" if arm.rank else f"{arm.score:.3f}"
+def _arm(hit: pb.Hit, name: ArmName) -> str:
+    """Returns an arm's raw score, and its rank where the arm returned the hit."""
+    arm: ArmScore = getattr(hit, name)
+    return f"{name.replace('_', ' ')} {arm.rank or '-'}: {arm.score:.3f}"
