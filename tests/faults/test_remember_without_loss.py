@@ -31,12 +31,13 @@ from support.waiting import until
 SECONDS = 60
 CLIENTS = 10
 CREATED, EXISTED = memory_pb2.WRITE_OUTCOME_CREATED, memory_pb2.WRITE_OUTCOME_EXISTED
+HINT, NEARLY_SAME = "who watches the gate at the weekend", 0.99
 VAULT, HERON = "The vault is under the stairs", "A heron stands in the shallow water"
 
 
 @pytest.fixture(scope="module")
 def own_stack(module_home: Path) -> Iterator[Stack]:
-    with running(module_home, encrypted("values")) as stack:
+    with running(module_home, {**encrypted("values"), "HIPPOVAULT_HINTS_ENABLED": "1"}) as stack:
         yield stack
 
 
@@ -71,12 +72,15 @@ def remember(gateway: MemoryServiceStub, namespace: str, content: str, **fields:
     return gateway.Remember(request, timeout=SECONDS)
 
 
-def update(gateway: MemoryServiceStub, namespace: str, memory_id: int, content: str) -> pb.UpdateMemoryResponse:
+def update(
+    gateway: MemoryServiceStub, namespace: str, memory_id: int, content: str, *hints: str
+) -> pb.UpdateMemoryResponse:
+    """Gives a memory content or hints."""
     request = pb.UpdateMemoryRequest(
         namespace=namespace,
         ref=memory_pb2.MemoryRef(id=memory_id),
-        memory=memory_pb2.Memory(content=content),
-        update_mask=FieldMask(paths=["content"]),
+        memory=memory_pb2.Memory(content=content, hints=hints),
+        update_mask=FieldMask(paths=["content"] if content else ["hints"]),
         request_id=f"update {memory_id}",
     )
     return gateway.UpdateMemory(request, timeout=SECONDS)
@@ -88,6 +92,12 @@ def recalled(
     """The memories that a recall finds, by their contents."""
     hits = gateway.Recall(pb.RecallRequest(namespace=namespace, query=query, mode=mode), timeout=SECONDS).hits
     return {hit.memory.content: hit.memory for hit in hits}
+
+
+def similarity(gateway: MemoryServiceStub, namespace: str, query: str) -> float:
+    """Of the nearest memory."""
+    request = pb.RecallRequest(namespace=namespace, query=query, mode=pb.RECALL_MODE_DENSE)
+    return gateway.Recall(request, timeout=SECONDS).hits[0].cosine_similarity
 
 
 def pending(gateway: MemoryServiceStub) -> int:
@@ -103,6 +113,7 @@ def test_what_is_remembered_without_an_embedder_is_completed_when_it_is_back(
 ) -> None:
     run = in_process(environment(own_stack.home), monkeypatch, capsys)
     changed = remember(gateway, namespace, "It will be another").memory
+    hinted = remember(gateway, f"{namespace} of hints", "Rota: Ann on Tuesdays").memory
     before = pending(gateway)
     with no_embedder(own_stack):
         stored = remember(gateway, namespace, VAULT, request_id="r1", tags=["a"])
@@ -121,6 +132,8 @@ def test_what_is_remembered_without_an_embedder_is_completed_when_it_is_back(
         assert not updated.memory.HasField("surprise")
         assert recalled(gateway, namespace, "vault", pb.RECALL_MODE_HYBRID).keys() == {VAULT}
         assert recalled(gateway, namespace, "ravens", pb.RECALL_MODE_KEYWORD).keys() == {"Ravens remember faces"}
+        with_hint = update(gateway, hinted.namespace, hinted.id, "", HINT).memory
+        assert (list(with_hint.hints), with_hint.pending) == ([HINT], False)
         assert pending(gateway) == before + 3
         assert run("status")[1]["ping"]["pending_memories"] == before + 3
     code, told = run("reindex")
@@ -132,6 +145,7 @@ def test_what_is_remembered_without_an_embedder_is_completed_when_it_is_back(
         assert not memory.pending
         assert 0 < memory.surprise.score < 1
         assert memory.model_revision
+    until(lambda: similarity(gateway, hinted.namespace, HINT) > NEARLY_SAME)
     assert json.loads(found[VAULT].metadata)["_hippo"]["surprise"]["score"] == found[VAULT].surprise.score
 
 
