@@ -179,6 +179,39 @@ def test_a_dense_hit_explains_its_score_by_the_published_formula(gateway: Memory
     assert [hit.score for hit in plain] == [hit.similarity for hit in plain]
 
 
+def test_a_hybrid_hit_tells_what_every_arm_says_of_it(gateway: MemoryServiceStub, namespace: str) -> None:
+    for content in ("The boiler is serviced every October", "Invoices are paid in October", "Trains to Graz run hourly"):
+        remember(gateway, namespace, content)
+    request = pb.RecallRequest(namespace=namespace, query="When is the boiler serviced?", no_surprise_boost=True)
+    answer = gateway.Recall(request, timeout=SECONDS)
+    best, *others = answer.hits
+    assert best.memory.content.startswith("The boiler")
+    assert [best.dense.rank, best.keyword.rank, best.late_interaction.rank] == [1, 1, 1]
+    assert best.relevance == pytest.approx(best.similarity)
+    assert sorted(hit.late_interaction.rank for hit in answer.hits) == [1, 2, 3]
+    assert all(-1 <= hit.late_interaction.score < best.late_interaction.score for hit in others)
+    assert [hit.relevance for hit in answer.hits] == sorted((hit.relevance for hit in answer.hits), reverse=True)
+    assert [hit.score for hit in answer.hits] == [hit.relevance for hit in answer.hits]
+
+
+@pytest.mark.parametrize("mode", [pb.RECALL_MODE_DENSE, pb.RECALL_MODE_KEYWORD])
+def test_a_single_arm_knows_nothing_of_tokens(
+    gateway: MemoryServiceStub, namespace: str, mode: pb.RecallMode.ValueType
+) -> None:
+    remember(gateway, namespace, "The boiler is serviced every October")
+    request = pb.RecallRequest(namespace=namespace, query="boiler", mode=mode)
+    [hit] = gateway.Recall(request, timeout=SECONDS).hits
+    assert not hit.HasField("late_interaction")
+
+
+def test_a_recall_tells_where_its_time_went(gateway: MemoryServiceStub, namespace: str) -> None:
+    remember(gateway, namespace, "The boiler is serviced every October")
+    times = gateway.Recall(pb.RecallRequest(namespace=namespace, query="boiler"), timeout=SECONDS).times
+    told = {field.name: getattr(times, field.name).ToNanoseconds() for field in pb.RecallTimes.DESCRIPTOR.fields}
+    assert min(told.values()) > 0
+    assert told["keyword"] + told["dense"] + told["late_interaction"] <= told["search"]
+
+
 def test_surprise_is_measured_against_the_nearest_of_the_namespace(gateway: MemoryServiceStub, namespace: str) -> None:
     first = remember(gateway, namespace, "The garden has three apple trees").memory.surprise
     near = remember(gateway, namespace, "The garden has four apple trees").memory.surprise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ TEXT = re.compile(r"texts\[(\d+)\]")
 """A field of EmbedRequest."""
 AWAY = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.RESOURCE_EXHAUSTED})
 """How the embedder fails where what was asked of it may be right, and can be asked again."""
+SYMBOL = "So"
+"""Unicode's category of symbols that are no signs of a language."""
 DEADLINE_TOO_SHORT = "DEADLINE_TOO_SHORT"
 """Reason by which the embedder refuses what would not be done in the time that is left, not even after a wait."""
 
@@ -54,6 +57,8 @@ class EmbeddedQuery:
     token_vectors: bytes
     """Of the query's tokens, special ones apart, for storage's LateInteraction; empty where the model tells none."""
     model_revision: str
+    unknown: float
+    """Share of the query's tokens that the model does not know, 0 to 1; symbols such as emoji apart."""
 
 
 async def query(services: Services, text: str, *, share: float) -> EmbeddedQuery:
@@ -80,7 +85,12 @@ async def query(services: Services, text: str, *, share: float) -> EmbeddedQuery
             request.ClearField("token_encoding")
             response = await call(services.embedding.Embed, request, EMBEDDING, share=share)
         [result] = embedded(request, response)
-    return EmbeddedQuery(result.first, result.token_codes, result.model_revision)
+    return EmbeddedQuery(result.first, result.token_codes, result.model_revision, _unknown(text, response.texts[0]))
+
+
+def _unknown(text: str, told: pb.TextInfo) -> float:
+    symbols = sum(unicodedata.category(character) == SYMBOL for character in text)
+    return max(0, told.unknown_token_count - symbols) / max(told.token_count, 1)
 
 
 @contextmanager

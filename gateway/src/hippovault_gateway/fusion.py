@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
+LEAST_BY_MEANING = 0.02
+"""What is left of the votes by meaning, however little the model knows: they decide where no word is found."""
 SMALLEST = 1e-9
 """A deviation below it is rounding."""
 
@@ -34,6 +36,9 @@ class Fusion:
     contrast: float = 2.5
     """Power of how far the nearest hit of a query's token stands out, by which the token counts. With 0, which is plain
     MaxSim, conversations lose .03 of nDCG: the tokens of common words are near to something in every hit."""
+    foreign: float = 12.0
+    """By how many times the share of the query's tokens that the model does not know the votes by meaning count less. With
+    0, Japanese questions to an English model have an nDCG of .76, where words alone have .92; with 12 .92."""
 
 
 class Scores(NamedTuple):
@@ -72,7 +77,7 @@ def late_interaction(tokens: Floats, contrast: float) -> Floats:
     return means
 
 
-def hybrid(scores: Scores, late: Floats, fusion: Fusion) -> Floats:
+def hybrid(scores: Scores, late: Floats, fusion: Fusion, unknown: float = 0.0) -> Floats:
     """Returns the sum of the votes, scaled so that the best hit of the pool has 1 and its worst 0.
 
     Votes are z-scores: they keep how far a hit stands out in its arm, which ranks lose. An arm that returned nothing
@@ -82,11 +87,13 @@ def hybrid(scores: Scores, late: Floats, fusion: Fusion) -> Floats:
         scores: Of the pool.
         late: See `late_interaction`.
         fusion: The weights.
+        unknown: Share of the query's tokens that the model does not know.
     """
+    by_meaning = max(LEAST_BY_MEANING, 1 - fusion.foreign * unknown)
     arms: Sequence[tuple[float, Floats]] = (
-        (fusion.dense, scores.cosine),
+        (by_meaning * fusion.dense, scores.cosine),
         (fusion.keyword, scores.bm25),
-        (fusion.late_interaction, late),
+        (by_meaning * fusion.late_interaction, late),
     )
     fused = sum((weight * _votes(values, fusion) for weight, values in arms), np.zeros(len(late)))
     low, high = fused.min(initial=np.inf), fused.max(initial=-np.inf)

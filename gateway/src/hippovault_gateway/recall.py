@@ -83,7 +83,7 @@ class Recaller:
         times.keyword.CopyFrom(found.keyword_time)
         times.dense.CopyFrom(found.dense_time)
         times.late_interaction.CopyFrom(found.late_interaction_time)
-        relevances, late = self._relevances(found.hits, mode)
+        relevances, late = self._relevances(found.hits, mode, embedded.unknown if embedded else 0.0)
         watch.lap(times.fuse)
         best = self._ranked(found.hits, relevances, late, boost=not request.no_surprise_boost)[:limit]
         best = await self._whole(search.namespace, best)
@@ -198,7 +198,7 @@ class Recaller:
             return None, degradation
 
     def _relevances(
-        self, found: Sequence[storage_pb2.SearchHit], mode: pb.RecallMode.ValueType
+        self, found: Sequence[storage_pb2.SearchHit], mode: pb.RecallMode.ValueType, unknown: float
     ) -> tuple[Floats, Floats]:
         """Returns the relevance of each hit, 0 to 1, and what late interaction says of it, NaN where nothing."""
         scores = _scores(found)
@@ -207,7 +207,7 @@ class Recaller:
             return np.array([ranking.similarity(1 - cosine) for cosine in scores.cosine.tolist()]), late
         if mode == pb.RECALL_MODE_KEYWORD:
             return fusion.keyword(scores.bm25), late
-        fused = fusion.hybrid(scores, late, self._fusion)
+        fused = fusion.hybrid(scores, late, self._fusion, unknown)
         return ranking.on_similarity_scale(fused, scores.cosine), late
 
     def _ranked(

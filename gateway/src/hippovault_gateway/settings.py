@@ -87,6 +87,8 @@ class GatewaySettings(ProcessSettings):
     """Weight of the tokens' votes."""
     contrast: NotNegative = Fusion.contrast
     """Power of how far a query's token tells hits apart, by which it counts."""
+    foreign: NotNegative = Fusion.foreign
+    """By how many times the share of a query's unknown tokens vectors and tokens count less."""
 
     def embedding_target(self) -> str:
         """Returns where the embedding service is reached."""
@@ -106,6 +108,7 @@ class GatewaySettings(ProcessSettings):
             keyword=self.keyword_weight,
             late_interaction=self.late_interaction_weight,
             contrast=self.contrast,
+            foreign=self.foreign,
         )
 
     def surprise_weights(self) -> Weights:
