@@ -180,7 +180,11 @@ def test_a_dense_hit_explains_its_score_by_the_published_formula(gateway: Memory
 
 
 def test_a_hybrid_hit_tells_what_every_arm_says_of_it(gateway: MemoryServiceStub, namespace: str) -> None:
-    for content in ("The boiler is serviced every October", "Invoices are paid in October", "Trains to Graz run hourly"):
+    for content in (
+        "The boiler is serviced every October",
+        "Invoices are paid in October",
+        "Trains to Graz run hourly",
+    ):
         remember(gateway, namespace, content)
     request = pb.RecallRequest(namespace=namespace, query="When is the boiler serviced?", no_surprise_boost=True)
     answer = gateway.Recall(request, timeout=SECONDS)

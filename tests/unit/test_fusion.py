@@ -88,6 +88,14 @@ def test_weights_of_nothing_leave_the_other_arms() -> None:
     assert order(relevance(found, dense=0, late_interaction=0)) == [2, 1, 0]
 
 
+def test_words_decide_where_the_model_does_not_know_the_language_and_meaning_where_no_word_is_found() -> None:
+    found = scores([(0.9, 1.0, [0.9]), (0.1, 3.0, [0.1]), (0.7, 2.0, [0.7])])
+    late = fusion.late_interaction(found.tokens, Fusion.contrast)
+    assert order(fusion.hybrid(found, late, Fusion())) == [0, 2, 1]
+    assert order(fusion.hybrid(found, late, Fusion(), unknown=0.5)) == [1, 2, 0]
+    assert order(fusion.hybrid(found._replace(bm25=np.zeros(3)), late, Fusion(), unknown=0.5)) == [0, 2, 1]
+
+
 def test_the_tokens_that_tell_hits_apart_count_most() -> None:
     # The first token is near to something in every hit, as those of common words are; the second in one alone.
     tokens = np.array([[0.9, 0.2], [0.8, 0.9], [0.95, 0.1], [NONE, NONE]])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hippovault_gateway.embedding import EmbeddedQuery
 from hippovault_gateway.query_cache import CHARACTER_BYTES, ENTRY_BYTES, QueryCache
 
-EMBEDDED = EmbeddedQuery(bytes(1000), bytes(9000), "revision")
+EMBEDDED = EmbeddedQuery(bytes(1000), bytes(9000), "revision", unknown=0.0)
 ROOM = ENTRY_BYTES + CHARACTER_BYTES + 10_000
 """For one query of one letter."""
 

@@ -26,8 +26,8 @@ Embed = Callable[[pb.EmbedRequest], Awaitable[pb.EmbedResponse]]
 Result = Embedded | ServiceError
 
 DEFAULT_ENCODING: TokenEncoding = "sign"
-"""48 bytes a token with the default model, where int4 has 192 and int8 384. nDCG@10 of hybrid recall with sign, int4 and
-int8: .546, .548, .549 (conversations), .759, .758, .759 (banking), .924, .924, .923 (FAQ)."""
+"""48 bytes a token with the default model, where int4 has 192 and int8 384. nDCG@10 of hybrid recall with sign, int4
+and int8: .546, .548, .549 (conversations), .759, .758, .759 (banking), .924, .924, .923 (FAQ)."""
 MAX_WINDOWS = 64
 """Vectors of a content: as many as storage keeps of a memory. With the default model's window they reach to the end of
 nearly every memory, however large."""

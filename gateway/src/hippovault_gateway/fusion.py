@@ -37,8 +37,8 @@ class Fusion:
     """Power of how far the nearest hit of a query's token stands out, by which the token counts. With 0, which is plain
     MaxSim, conversations lose .03 of nDCG: the tokens of common words are near to something in every hit."""
     foreign: float = 12.0
-    """By how many times the share of the query's tokens that the model does not know the votes by meaning count less. With
-    0, Japanese questions to an English model have an nDCG of .76, where words alone have .92; with 12 .92."""
+    """By how many times the share of the query's tokens that the model does not know the votes by meaning count less.
+    With 0, Japanese questions to an English model have an nDCG of .76, where words alone have .92; with 12 .92."""
 
 
 class Scores(NamedTuple):
