@@ -204,16 +204,17 @@ def print_table(version: Version, mode: str, rows: Sequence[Row]) -> None:
     for column in ("published", "no boost", *rows[0].boosted):
         table.add_column(column, justify="right", no_wrap=True)
     for row in rows:
-        numbers = (row.evaluation.published, row.base, *row.boosted.values())
-        table.add_row(row.evaluation.name, *(f"{number:.3f}" for number in numbers))
+        published = "" if row.evaluation.published is None else f"{row.evaluation.published:.3f}"
+        numbers = (f"{number:.3f}" for number in (row.base, *row.boosted.values()))
+        table.add_row(row.evaluation.name, published, *numbers)
     Console(width=TABLE_WIDTH).print(table)
 
 
 def _compared(row: Row) -> list[Figure]:
-    if (row.version, row.mode) != (VERSIONS[-1], mode_name(MODES[0])):
+    published = row.evaluation.published
+    if published is None or (row.version, row.mode) != (VERSIONS[-1], mode_name(MODES[0])):
         return []
-    bound = Bound(row.evaluation.published, at_least=True)
-    return [Figure(row.evaluation.name, min(row.boosted.values()), bound=bound)]
+    return [Figure(row.evaluation.name, min(row.boosted.values()), bound=Bound(published, at_least=True))]
 
 
 def _row_json(row: Row) -> dict[str, Any]:

@@ -166,6 +166,19 @@ def test_a_text_with_more_tokens_than_are_kept_has_the_first_of_them(vault: Vaul
     assert vault.says_of_hints(*HINTS, content=text)
 
 
+def test_hints_that_come_while_the_embedder_is_away_are_embedded_later(vault: Vault) -> None:
+    memory = vault.remember(hints=HINTS)
+    vault.stack.processes["embedding"].stop()
+    vault.update(memory, hints=["what was painted"])
+    record = vault.record()
+    assert list(record.memory.hints) == ["what was painted"]
+    assert record.hint_vectors == record.hint_token_codes.codes == b""
+    assert record.token_codes.codes
+    vault.stack.restart("embedding")
+    until(lambda: bool(vault.record().hint_token_codes.codes))
+    assert vault.says_of_hints("what was painted")
+
+
 def test_another_encoding_is_made_of_all_that_there_is_and_off_leaves_it(vault: Vault) -> None:
     vault.remember(hints=HINTS)
     vault.remember("The second one.")
