@@ -104,7 +104,7 @@ class Embedder:
         """Returns the vectors to find a memory by, or how the embedder is AWAY."""
         flat: list[Result] = []
         try:
-            await self._embed_into(flat, texts.all, self._once)
+            await self._embed_into(flat, texts.all, self._once, DOCUMENT_SHARE)
         except ServiceError as error:
             if error.code not in AWAY:
                 raise
@@ -131,14 +131,14 @@ class Embedder:
         results = iter(flat)
         return [_joined(each, results) for each in wanted]
 
-    async def _embed_into(self, results: list[Result], texts: Sequence[str], embed: Embed) -> None:
+    async def _embed_into(self, results: list[Result], texts: Sequence[str], embed: Embed, share: float = 1.0) -> None:
         if texts:
-            plan = await self._plan()
+            plan = await self._plan(share)
             for portion in plan.portions(texts):
                 results += await _each(plan, portion, embed)
 
-    async def _plan(self) -> _Plan:
-        model = await call(self._services.embedding.GetModel, pb.GetModelRequest(), EMBEDDING)
+    async def _plan(self, share: float = 1.0) -> _Plan:
+        model = await call(self._services.embedding.GetModel, pb.GetModelRequest(), EMBEDDING, share=share)
         most_texts = max(model.max_texts, 1)
         value, bits = ENCODINGS.get(self._wanted, (None, 0))
         if value not in model.token_encodings or not model.dimensions:
