@@ -67,6 +67,7 @@ REFUSALS: list[tuple[str, dict[str, Any], str]] = [
         "mode: must be one of dense, semantic, keyword, hybrid, is 'fuzzy'",
     ),
     ("hippo_recall", {"query": "q", "tags": [" "]}, "tags[0]: must not be blank"),
+    ("hippo_recall", {"query": "q", "oversample_factor": 2}, "oversample_factor: unknown argument"),
     ("hippo_recall", {"query": "q", "max_bytes": 4_095}, "max_bytes: must be 4096 to 1048576, is 4095"),
     ("hippo_search", {"query": "q", "since": "zzz"}, "since: must be ISO 8601"),
     ("hippo_search", {"query": "q", "explain": 1}, "explain: must be true or false"),

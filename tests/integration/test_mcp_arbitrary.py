@@ -58,12 +58,12 @@ def session(stack: Stack) -> Iterator[RawSession]:
 
 def check(message: Any, tool: tools.Tool, arguments: Any) -> None:
     """Checks that an answer is an answer, or an error that says so, and that what must be refused is."""
-    known = tool.arguments.model_fields
+    schema = tool.listed().input_schema
     refused = not isinstance(arguments, dict | None) or (
         isinstance(arguments, dict)
         and (
-            not arguments.keys() <= known.keys()
-            or any(arguments.get(name) is None for name, field in known.items() if field.is_required())
+            not arguments.keys() <= schema["properties"].keys()
+            or any(arguments.get(name) is None for name in schema.get("required", []))
         )
     )
     if "error" in message:

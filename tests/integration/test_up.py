@@ -92,7 +92,7 @@ def test_a_session_through_the_door_is_answered_to_its_last_request(memory: Path
     answered = answers(ended.stdout)
     assert answered[2]["result"]["isError"] is False
     names = {tool["name"] for tool in answered[3]["result"]["tools"]}
-    assert {"hippo_recall", "retrieve_memory"} <= names
+    assert {"hippo_recall", "hippo_search"} <= names
     recalled = answer(memory, "recall", "who has the code of the gate?", "--namespace", "door")
     assert recalled["hits"][0]["content"] == "The gate code is kept by Ines."
 

@@ -170,7 +170,7 @@ async def answer(application: Application, tool: Tool, arguments: Mapping[str, A
     Raises:
         ServiceError: Why there is none.
     """
-    given = parse(tool.arguments, arguments)
+    given = tool.given(arguments)
     request: Any = given.request()
     most = application.mcp_answer_bytes if tool.read_only else MIN_ANSWER_BYTES  # The caller just sent it.
     if isinstance(given, AnswerArguments):

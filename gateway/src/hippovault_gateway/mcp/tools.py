@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import mcp_types
 
+from hippovault_chassis.errors import ServiceError
+from hippovault_chassis.memory_rules import MAX_SHOWN
 from hippovault_gateway.application import Application
 from hippovault_gateway.arguments import (
     Arguments,
@@ -18,6 +20,7 @@ from hippovault_gateway.arguments import (
     RememberArguments,
     SummaryArguments,
 )
+from hippovault_gateway.documents import parse
 from hippovault_gateway.entity_arguments import (
     GetArguments,
     HistoryArguments,
@@ -62,7 +65,7 @@ class Tool:
     tool_set: ToolSet = "hippo"
     """Where it is listed; `all` for everywhere."""
     shown: tuple[str, ...] = ()
-    """The arguments that are listed; all when empty. Others are taken too."""
+    """The arguments that it takes, of those that `arguments` has; all when empty."""
     answers: tuple[str, ...] = ()
     """The members of the answer that are listed; all when empty."""
     read_only: bool = True
@@ -85,6 +88,18 @@ class Tool:
                 open_world_hint=False,
             ),
         )
+
+    def given(self, arguments: Mapping[str, Any]) -> Arguments:
+        """Returns the checked arguments of a call.
+
+        Raises:
+            ServiceError: INVALID_ARGUMENT naming the first one that is wrong.
+        """
+        if self.shown:
+            for name in arguments:
+                if name not in self.shown:
+                    raise ServiceError.invalid(name[:MAX_SHOWN], "unknown argument")
+        return parse(self.arguments, arguments)
 
     def view_for(self, arguments: Arguments) -> type[View]:
         """Returns the form of the answer to a call."""
@@ -156,7 +171,6 @@ LIST_RECENT = Tool(
     arguments=ListArguments,
     function=lambda application: application.list_memories,
     view=ListView,
-    shown=("limit", "page_token", "tags", "memory_type", "max_bytes", "namespace"),
     answers=("memories", "next_page_token"),
 )
 SCAN = Tool(
