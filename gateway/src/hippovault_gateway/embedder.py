@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import grpc
 
@@ -18,16 +18,13 @@ from hippovault_chassis.errors import ServiceError
 from hippovault_gateway import embedding
 from hippovault_gateway.clients import EMBEDDING, Services, call
 from hippovault_gateway.embedding import AWAY, Embedded
+from hippovault_gateway.token_encoding import TokenEncoding
 
-TokenEncoding = Literal["int8", "int4", "sign", "off"]
 Write = storage_pb2.PutMemoryRequest | storage_pb2.UpdateMemoryRequest | storage_pb2.EmbedMemoryRequest
 """What takes vectors to storage."""
 Embed = Callable[[pb.EmbedRequest], Awaitable[pb.EmbedResponse]]
 Result = Embedded | ServiceError
 
-DEFAULT_ENCODING: TokenEncoding = "sign"
-"""48 bytes a token with the default model, where int4 has 192 and int8 384. nDCG@10 of hybrid recall with sign, int4
-and int8: .546, .548, .549 (conversations), .759, .758, .759 (banking), .924, .924, .923 (FAQ)."""
 MAX_WINDOWS = 64
 """Vectors of a content: as many as storage keeps of a memory. With the default model's window they reach to the end of
 nearly every memory, however large."""

@@ -11,10 +11,10 @@ from cyclopts import Parameter, validators
 
 from hippovault_chassis.errors import ServiceError
 from hippovault_chassis.settings import ProcessSettings
-from hippovault_gateway.embedder import DEFAULT_ENCODING, TokenEncoding
 from hippovault_gateway.fusion import Fusion
 from hippovault_gateway.limits import MAX_ANSWER_BYTES, MAX_OVERSAMPLE_FACTOR, MIN_ANSWER_BYTES
 from hippovault_gateway.surprise import Version, Weights
+from hippovault_gateway.token_encoding import DEFAULT_ENCODING, TokenEncoding
 
 ToolSet = Literal["hippo", "shodh", "all"]
 Fraction = Annotated[float, Parameter(validator=validators.Number(gte=0, lte=1))]
