@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -22,9 +23,6 @@ from hippovault.memory.v1.memory_service_pb2_grpc import MemoryServiceStub
 from hippovault_chassis import channels
 from hippovault_embedding.servicer import NAME as EMBEDDING
 from hippovault_gateway.servicer import NAME as GATEWAY
-
-BATCH = 64
-SECONDS = 300
 
 app = App(name="python -m benchmark.latency", help=__doc__)
 
@@ -65,14 +63,12 @@ def main(
 
 
 def _remember(target: str, source: Texts, memories: int) -> None:
-    with channels.sync(target, GATEWAY, ("BatchRemember",)) as channel:
-        gateway = MemoryServiceStub(channel)
-        for start in track(range(0, memories, BATCH), "remember", console=Console(stderr=True)):
-            batch = [pb.RememberRequest(content=text) for text in source.documents(min(BATCH, memories - start))]
-            results = gateway.BatchRemember(pb.BatchRememberRequest(requests=batch), timeout=SECONDS).results
-            failed = [result.error.message for result in results if result.HasField("error")]
-            if failed:
-                raise RuntimeError(f"{len(failed)} memories were refused, the first: {failed[0]}")
+    texts = track(source.documents(memories), "remember", console=Console(stderr=True))
+    requests = (pb.StreamRememberRequest(request=pb.RememberRequest(content=text)) for text in texts)
+    with channels.sync(target, GATEWAY, ()) as channel:
+        for answer in MemoryServiceStub(channel).StreamRemember(requests):
+            if answer.result.HasField("error"):
+                sys.exit(f"a memory was refused: {answer.result.error.message}")
 
 
 async def _recalls(memory: stack.Memory, source: Texts, queries: int) -> tuple[list[Figure], list[Figure]]:

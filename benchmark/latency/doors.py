@@ -90,9 +90,17 @@ class Doors:
         connection = http.client.HTTPConnection(url.netloc, timeout=SECONDS)
         self._open.callback(connection.close)
 
+        def answer(body: str) -> bytes:
+            connection.request("POST", url.path, body, HEADERS)
+            return connection.getresponse().read()
+
         def recall(query: str) -> Any:
-            connection.request("POST", url.path, json.dumps(_call(query)), HEADERS)
-            return _checked(json.loads(connection.getresponse().read()))
+            body = json.dumps(_call(query))
+            try:
+                return _checked(json.loads(answer(body)))
+            except ConnectionError:  # It was idle for so long that the server closed it.
+                connection.close()
+                return _checked(json.loads(answer(body)))
 
         return recall
 
