@@ -27,8 +27,9 @@ from hippovault_gateway.settings import GatewaySettings
 DEFAULT_LIMIT = 10
 EMBEDDING_SHARE = 0.5
 """Part of the time left that the query's embedding may take where the keyword arm can answer alone."""
-WHOLE_FACTOR = 2
-"""Hits that come with their memory for each wanted one; the rerank seldom lifts one from further below."""
+WHOLE_FACTOR = 4
+"""Hits that come with their memory for each wanted one: tokens and surprise lift some from further below than twice as
+many, and to fetch those afterwards takes as long as a hundred of them here."""
 MEBIBYTE = 1024 * 1024
 MAX_COMPARED = 1_000
 """Hits whose tokens storage compares at most."""
