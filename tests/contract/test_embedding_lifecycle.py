@@ -28,12 +28,6 @@ def warm(stub: EmbeddingServiceStub) -> float:
     return stub.Warm(pb.WarmRequest(), timeout=SECONDS).load_time.ToTimedelta().total_seconds()
 
 
-def kibibytes(process: Process, name: str) -> int:
-    """Returns what the system says of the process's memory."""
-    lines = Path(f"/proc/{process.popen.pid}/status").read_text().splitlines()
-    return int(next(line for line in lines if line.startswith(f"{name}:")).split()[1])
-
-
 def unloaded(process: Process) -> bool:
     """Tells whether the model is gone from memory, for all of the times that it was loaded."""
     return len(events(process, "model loaded")) == len(events(process, "model unloaded"))
@@ -77,16 +71,16 @@ def test_an_unknown_model_cannot_be_warmed(home: Path) -> None:
 
 def test_an_idle_model_gives_its_memory_back_and_comes_back_itself(home: Path) -> None:
     with serving(home, "--idle-seconds", "0.3", "--cache-mebibytes", "0") as process, connected(process) as stub:
-        start = kibibytes(process, "VmRSS")
+        start = process.kibibytes("VmRSS")
         assert start < 80 * MEBIBYTE
         first = embed(stub, ["hello hippo"]).vectors
         for _ in range(2):
             embed(stub, ["hello " * 40 * n for n in range(1, 7)])
             until(partial(unloaded, process))
             assert not get_model(stub).loaded
-            assert kibibytes(process, "VmRSS") < start + UNLOADED_MEBIBYTES * MEBIBYTE
+            assert process.kibibytes("VmRSS") < start + UNLOADED_MEBIBYTES * MEBIBYTE
             assert embed(stub, ["hello hippo"]).vectors == first
-        assert kibibytes(process, "VmHWM") > start + 2 * UNLOADED_MEBIBYTES * MEBIBYTE
+        assert process.kibibytes("VmHWM") > start + 2 * UNLOADED_MEBIBYTES * MEBIBYTE
 
 
 def test_a_model_that_is_used_stays(home: Path) -> None:

@@ -12,7 +12,8 @@ import pytest
 from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault.storage.v1.storage_pb2_grpc import StorageServiceStub
 from hippovault_storage import checks
-from support.storage import DIMENSIONS, SECONDS, Code, Filter, Store, near, refused, stub_of, vector
+from support.processes import Process
+from support.storage import DIMENSIONS, SECONDS, Code, Filter, Store, connected, near, refused, serving, vector
 
 Floats = npt.NDArray[np.float64]
 
@@ -21,8 +22,15 @@ ENCODINGS = ("float32", "int8", "int4", "sign")
 
 
 @pytest.fixture(scope="module")
-def stub(module_home: Path) -> Iterator[StorageServiceStub]:
-    with stub_of(module_home) as served:
+def process(module_home: Path) -> Iterator[Process]:
+    with serving(module_home) as served:
+        yield served
+        assert served.stop() == 0
+
+
+@pytest.fixture(scope="module")
+def stub(process: Process) -> Iterator[StorageServiceStub]:
+    with connected(process) as served:
         yield served
 
 
@@ -173,6 +181,23 @@ def test_an_answer_with_many_similarities_stays_within_its_bytes(store: Store) -
     assert 500 < len(compared) < 900
     assert all(len(hit.token_similarities) == 4 * checks.MAX_QUERY_TOKENS for hit in compared)
     assert max(hit.keyword.rank for hit in compared) == len(compared)
+
+
+def test_of_long_memories_a_long_query_is_compared_with_the_first_tokens(store: Store, process: Process) -> None:
+    size, number = DIMENSIONS // 8, 64
+    against = bytes(checks.MAX_TOKEN_CODES_BYTES // size * size - size)
+    for place in range(number):
+        codes = bytes([255]) * size + against if place % 2 else against + bytes([255]) * size
+        store.put(f"zebra {place}", token_codes=pb.TokenCodes(encoding="sign", codes=codes))
+    query = vector(*[1] * DIMENSIONS)
+    short = store.similarities("zebra", query)
+    assert {round(nearest) for (nearest,) in short.values()} == {1}
+    before = process.kibibytes("VmHWM")
+    long = store.similarities("zebra", query * checks.MAX_QUERY_TOKENS)
+    assert {content: {*map(round, nearest)} for content, nearest in long.items()} == {
+        f"zebra {place}": {1 if place % 2 else -1} for place in range(number)
+    }
+    assert process.kibibytes("VmHWM") - before < 200 * 1024
 
 
 @pytest.mark.parametrize(

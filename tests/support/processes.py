@@ -29,6 +29,11 @@ class Process:
         self.popen.send_signal(signal.SIGTERM)
         return self.popen.wait(STOP_SECONDS)
 
+    def kibibytes(self, name: str) -> int:
+        """What the system says of its memory, such as VmHWM: the most that it ever had."""
+        lines = Path(f"/proc/{self.popen.pid}/status").read_text().splitlines()
+        return int(next(line for line in lines if line.startswith(f"{name}:")).split()[1])
+
     def kill(self) -> None:
         """Ends it with SIGKILL."""
         self.popen.kill()

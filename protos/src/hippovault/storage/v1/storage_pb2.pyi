@@ -1047,7 +1047,8 @@ class SearchHit(_message.Message):
     """Absent when none is stored."""
     token_similarities: _builtins.bytes
     """Little-endian float32, one for each of the query's tokens: its largest cosine similarity to a token of the content or
-    of a hint. Empty where they were not compared: not asked for, or no codes are stored.
+    of a hint. Empty where they were not compared: not asked for, or no codes are stored. Of memories and a query with very
+    many tokens together, only the first ones of each memory are compared.
     """
     importance: _builtins.float
     """0 when the memory has none."""

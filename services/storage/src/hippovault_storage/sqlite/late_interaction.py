@@ -6,6 +6,7 @@ unknown here or of another length than their tokens have, are as good as none.
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -27,6 +28,9 @@ MEMORIES = 64
 """Whose codes are in memory at a time: they may have 256 KiB each, twice that with their hints'."""
 TOKENS = 256
 """Compared at a time: as float32 they have four times the bytes of their codes, and stay in a processor's cache."""
+MAX_COSINES = 16_000_000
+"""Of one search, in 64 MB and half a second at most. Where there would be more, which takes long memories and a long
+query, the first tokens of each memory are compared."""
 SHARE = 2
 """Similarities take one such part of an answer at most."""
 
@@ -84,10 +88,12 @@ def similarities(connection: Connection, ids: Sequence[int], token_vectors: byte
     found: dict[int, bytes] = {}
     if not ids:
         return found
-    wanted = apsw.carray(np.array(ids[:room], np.int64))
-    for rows in query.chunks(connection, CODES, (wanted,), MEMORIES):
-        deadline.remaining()
-        found |= _of_memories(tokens, rows)
+    wanted = np.array(ids[:room], np.int64)
+    most = max(1, MAX_COSINES // (len(wanted) * len(tokens)))
+    with contextlib.closing(query.chunks(connection, CODES, (apsw.carray(wanted),), MEMORIES)) as chunks:
+        for rows in chunks:
+            deadline.remaining()
+            found |= _of_memories(tokens, rows, most)
     return found
 
 
@@ -98,7 +104,7 @@ def _unit(vectors: npt.NDArray[np.float64]) -> Floats:
     return unit
 
 
-def _of_memories(tokens: Floats, rows: Sequence[Any]) -> dict[int, bytes]:
+def _of_memories(tokens: Floats, rows: Sequence[Any], most: int) -> dict[int, bytes]:
     pieces: dict[str, list[tuple[int, bytes]]] = defaultdict(list)
     for place, (_, encoding, codes, hint_encoding, hint_codes) in enumerate(rows):
         if _is_readable(encoding, codes, tokens):
@@ -107,7 +113,7 @@ def _of_memories(tokens: Floats, rows: Sequence[Any]) -> dict[int, bytes]:
                 pieces[hint_encoding].append((place, hint_codes))
     best = np.full((len(rows), len(tokens)), -np.inf, FLOAT32)
     for encoding, of_encoding in pieces.items():
-        nearest = _nearest(tokens, ENCODINGS[encoding], [codes for _, codes in of_encoding])
+        nearest = _nearest(tokens, ENCODINGS[encoding], [codes for _, codes in of_encoding], most)
         np.maximum.at(best, [place for place, _ in of_encoding], nearest)
     return {rows[place][0]: best[place].tobytes() for place in np.flatnonzero(np.isfinite(best[:, 0])).tolist()}
 
@@ -118,11 +124,12 @@ def _is_readable(encoding: str | None, codes: bytes | None, tokens: Floats) -> b
     return bool(len(codes) * 8 % (ENCODINGS[encoding].bits * tokens.shape[1]) == 0)
 
 
-def _nearest(tokens: Floats, encoding: Encoding, pieces: Sequence[bytes]) -> Floats:
-    """Returns a row a piece of codes: the cosine of each token to the nearest one of the piece."""
+def _nearest(tokens: Floats, encoding: Encoding, pieces: Sequence[bytes], most: int) -> Floats:
+    """Returns a row a piece of codes: the cosine of each token to the nearest one of the first ones of the piece."""
     size = encoding.bits * tokens.shape[1] // 8
-    cosines = _cosines(tokens, encoding, np.frombuffer(b"".join(pieces), np.uint8).reshape(-1, size))
-    starts = np.cumsum([0, *(len(piece) // size for piece in pieces[:-1])])
+    first = [piece[: most * size] for piece in pieces]
+    cosines = _cosines(tokens, encoding, np.frombuffer(b"".join(first), np.uint8).reshape(-1, size))
+    starts = np.cumsum([0, *(len(piece) // size for piece in first[:-1])])
     best: Floats = np.maximum.reduceat(cosines, starts, axis=0)
     return best
 
