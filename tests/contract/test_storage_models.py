@@ -171,6 +171,44 @@ def test_a_duplicate_keeps_its_vector_whatever_model_would_make_another(models: 
     assert models.put("there", "model-2") == first
 
 
+@pytest.mark.parametrize("of_hints", [False, True])
+@pytest.mark.parametrize("with_vectors", [False, True])
+def test_token_codes_of_another_model_are_not_written_either(
+    models: Models,
+    with_vectors: bool,  # noqa: FBT001
+    of_hints: bool,  # noqa: FBT001
+) -> None:
+    """Where the vectors stay, since the content does."""
+
+    def codes(number: int) -> pb.TokenCodes:
+        return pb.TokenCodes(encoding="float32", codes=vector(*[0] * number, 1))
+
+    hints = ["owl"]
+    there = models.store.stub.PutMemory(
+        models.store.request("zebra", token_codes=codes(1), hints=hints), timeout=SECONDS
+    ).memory
+    given = {"hint_token_codes" if of_hints else "token_codes": codes(2)}
+    put = models.store.request("zebra", vector(1) if with_vectors else b"", hints=hints)
+    put.MergeFrom(pb.PutMemoryRequest(model_revision="model-2", **given))  # type: ignore[arg-type]
+    with mismatch():
+        models.store.stub.PutMemory(put, timeout=SECONDS)
+    for dry_run in (True, False):
+        update = pb.UpdateMemoryRequest(
+            namespace=models.store.namespace,
+            ref=Ref(id=there.id),
+            memory=Memory(content="zebra", hints=hints),
+            update_mask=FieldMask(paths=["content", "hints"]),
+            vectors=vector(1),
+            model_revision="model-2",
+            dry_run=dry_run,
+            **given,  # type: ignore[arg-type]
+        )
+        with mismatch():
+            models.store.stub.UpdateMemory(update, timeout=SECONDS)
+    both = models.store.similarities("zebra", vector(0, 1) + vector(0, 0, 1))
+    assert both == {"zebra": [1, 0]}
+
+
 def test_records_of_another_model_are_refused_each_and_come_in_without_vectors(models: Models) -> None:
     answer = models.imported(
         record("a", "m", near(0.1)), record("b", "n", near(0.2)), record("c", "m", near(0.3)), record("d", "n", b"")

@@ -13,6 +13,7 @@ from google.protobuf.field_mask_pb2 import FieldMask
 from hippovault.memory.v1 import memory_pb2
 from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault.storage.v1.storage_pb2_grpc import StorageServiceStub
+from hippovault_chassis.errors import ServiceError
 from hippovault_storage import times
 from hippovault_storage.sqlite import requests
 from hippovault_storage.vault import Mode
@@ -269,6 +270,17 @@ def test_a_day_later_it_is_a_new_request(path: Path, monkeypatch: pytest.MonkeyP
         put(Store(stub), "the last")
     with opened(path) as file:
         assert rows(file, "SELECT count(*) FROM hippo_requests") == [(1,)]
+
+
+@pytest.mark.parametrize("statement", ["UPDATE memories SET content = x'ff', updated_at = 1", "DELETE FROM memories"])
+def test_what_another_program_took_away_does_not_come_back_by_a_repeat(path: Path, statement: str) -> None:
+    with in_process(path) as (stub, _):
+        put(Store(stub, "default"), "gone")
+    with opened(path) as file:
+        rows(file, statement)
+    with in_process(path) as (stub, _), pytest.raises(ServiceError) as caught:
+        put(Store(stub, "default"), "gone")
+    assert (caught.value.code, caught.value.field) == (Code.NOT_FOUND, "request_id")
 
 
 @pytest.mark.parametrize("mode", ["off", "values"])

@@ -159,6 +159,10 @@ class Kept:
         return Life(replace(self.row, hints=(), deleted=None), self.since, until)
 
 
+def _has_codes(request: Embedding) -> bool:
+    return bool(request.token_codes.codes or request.hint_token_codes.codes)
+
+
 def row_of(memory: Memory) -> Row:
     """Returns the row of a memory that the store told; its hash and its mirrored surprise must be right."""
     assert memory.content_hash == hash_of(memory.content)
@@ -242,7 +246,7 @@ class Model:
             before = kept.row.hints
             hints = tuple(given.hints) if given.key or given.hints else before
             takes = kept.takes_of_hints(request, hints)
-            if takes or (request.vectors and not len(kept.vectors)):
+            if takes or _has_codes(request) or (request.vectors and not len(kept.vectors)):
                 self._take_model(request.model_revision)
             self._merge(kept, request, now)
             kept.take_of_hints(request, before, takes=takes)
@@ -253,7 +257,7 @@ class Model:
         takes = bool(request.hint_vectors and (keeps or request.vectors)) and not (
             kept and kept.row.hints == tuple(given.hints) and len(kept.of_hints)
         )
-        if request.vectors or takes:
+        if request.vectors or takes or _has_codes(request):
             self._take_model(request.model_revision)
         if kept is None:
             kept = Kept(self._given(self._next_id(), request, "{}", now, now, 1), now, vectors_of(b""), b"")
@@ -340,7 +344,7 @@ class Model:
             row = replace(row, updated=kept.touched(now))
         self._check_free(row)
         takes = kept.takes_of_hints(request, row.hints) and not pends
-        if embeds or takes:
+        if embeds or takes or _has_codes(request):
             self._take_model(request.model_revision, dry_run=request.dry_run)
         codes = request.token_codes.codes if embeds else kept.codes
         of_hints = request.hint_token_codes.codes or (kept.codes_of_hints if row.hints == before.hints else b"")

@@ -101,6 +101,7 @@ def _adopt_chunk(connection: Connection, ids: Sequence[int], adopted: Adopted) -
     unreadable = sorted(set(ids) - {memory.id for memory in memories})
     if not vault.seals:  # There it is evidence, and reading it an error that tells so.
         _forget(connection, unreadable, *OURS)  # What had been a memory may have been made unreadable.
+        requests.forget(connection, unreadable)
     derived = ((memory, {"id": memory.id, **records.derived(memory)}) for memory in memories)
     connection.executemany(WRITE, (records.sealed(vault, memory, columns) for memory, columns in derived))
     connection.execute(OF_OTHER_CONTENT, (records.as_json(ids),))

@@ -6,7 +6,6 @@ unknown here or of another length than their tokens have, are as good as none.
 
 from __future__ import annotations
 
-import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -90,10 +89,9 @@ def similarities(connection: Connection, ids: Sequence[int], token_vectors: byte
         return found
     wanted = np.array(ids[:room], np.int64)
     most = max(1, MAX_COSINES // (len(wanted) * len(tokens)))
-    with contextlib.closing(query.chunks(connection, CODES, (apsw.carray(wanted),), MEMORIES)) as chunks:
-        for rows in chunks:
-            deadline.remaining()
-            found |= _of_memories(tokens, rows, most)
+    for rows in query.chunks(connection, CODES, (apsw.carray(wanted),), MEMORIES):
+        deadline.remaining()
+        found |= _of_memories(tokens, rows, most)
     return found
 
 

@@ -30,7 +30,7 @@ def update(connection: Connection, request: pb.UpdateMemoryRequest) -> pb.Update
     there = vectors.token_codes(connection, stored.id)
     takes_codes = codes is not None and codes != (there and there.of_content)
     of_hints = hint_vectors.due(connection, request, memory, stored)
-    if takes_vector or of_hints.vectors:
+    if takes_vector or of_hints.vectors or vectors.has_token_codes(request):
         (models.check if request.dry_run else models.take)(connection, request.model_revision)
     if not request.dry_run:
         _apply(connection, memory, stored, now)

@@ -101,6 +101,11 @@ def write_token_codes_of_hints(connection: Connection, memory_id: int, token_cod
     connection.execute(statement, (*told, memory_id))
 
 
+def has_token_codes(request: pb.PutMemoryRequest | pb.UpdateMemoryRequest) -> bool:
+    """Tells whether a write brings token codes; they replace others where its vectors do not."""
+    return request.HasField("token_codes") or request.HasField("hint_token_codes")
+
+
 class TokenCodes(NamedTuple):
     """The token codes of a memory."""
 

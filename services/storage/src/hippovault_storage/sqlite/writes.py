@@ -74,7 +74,7 @@ def _put(connection: Connection, request: pb.PutMemoryRequest, take_model: TakeM
         )
     takes_vectors = bool(request.vectors) and not (existed and stored and not stored.pending)
     of_hints = hint_vectors.due(connection, request, memory, stored)
-    if takes_vectors or of_hints.vectors:
+    if takes_vectors or of_hints.vectors or vectors.has_token_codes(request):
         take_model(request.model_revision)
     if stored and outcome in ENDING:
         history.begin_life(connection, stored, now)
