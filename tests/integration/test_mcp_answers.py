@@ -78,15 +78,33 @@ async def test_pages_that_do_not_fit_are_shorter_and_skip_nothing(
         keyed = {"category": "c", "key": "k"} if tool == "hippo_history" else {}
         for number in range(25):
             await answer(client, "hippo_remember", content=f"{number} " + "\n" * 500, namespace=namespace, **keyed)
-        seen, token, pages = [], "", 0
+        seen: list[int] = []
+        token, pages = "", 0
         while token or not pages:
             page = await answer(client, tool, namespace=namespace, limit=25, page_token=token, max_bytes=SMALL, **keyed)
             assert budget.size(page) <= SMALL
+            assert len(page[name]) + page.get(f"omitted_{name}", 0) == 25 - len(seen)
             seen += [int(item.get("memory", item)["content"].split()[0]) for item in page[name]]
             token, pages = page["next_page_token"], pages + 1
 
         assert seen == list(range(24, -1, -1))
         assert pages > 2
+
+
+async def test_who_counts_pages_is_told_what_did_not_fit(stack: Stack, namespace: str) -> None:
+    async with Client(stack.mcp_http_url) as client:
+        for number in range(12):
+            await answer(client, "hippo_remember", content=f"{number} " + "\n" * 500, namespace=namespace)
+        page = await answer(client, "list_memories", namespace=namespace, page=1, page_size=10, max_bytes=SMALL)
+        rest = await answer(
+            client, "list_memories", namespace=namespace, page_size=10, page_token=page["next_page_token"]
+        )
+
+    assert len(page["memories"]) + page["omitted_memories"] == 10
+    assert budget.size(page) <= SMALL
+    seen = [memory["content"].split()[0] for memory in [*page["memories"], *rest["memories"]]]
+    assert seen == [str(number) for number in range(11, -1, -1)][: len(seen)]
+    assert "omitted_memories" not in rest
 
 
 async def test_a_write_that_is_repeated_with_its_request_id_is_done_once(stack: Stack, namespace: str) -> None:
@@ -187,6 +205,11 @@ async def test_the_prompts_are_listed_and_filled_in(stack: Stack, era: Era, name
         ("recall_context", {"topic": " "}, "query: must not be blank"),
         ("session_review", {"hours": "zzz"}, "hours: Input should be a valid number"),
         ("session_review", {"bogus": "1"}, "bogus: unknown argument"),
+        ("session_review", {"namespace": "a\x00b"}, "namespace: must not have control characters"),
+        ("remember_decision", {"decision": " "}, "decision: must not be blank"),
+        ("remember_decision", {"decision": "x" * 65_537}, "decision: must have at most 65536 UTF-8 bytes, has 65537"),
+        ("remember_decision", {"decision": "d", "reason": "a\x00b"}, "reason: must not have control characters"),
+        ("remember_decision", {"decision": "d", "namespace": "a\x00b"}, "namespace: must not have control"),
     ],
 )
 async def test_a_prompt_that_cannot_be_filled_in_is_refused(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -65,16 +66,36 @@ def test_what_is_left_off_is_counted() -> None:
     assert budget.size(document) <= MOST
 
 
-def test_many_ids_and_types_are_bounded_too() -> None:
+def test_many_ids_are_bounded_too() -> None:
     ids: Any = {"ids": list(range(10_000)), "deleted": 10_000}
-    types: Any = {"by_type": {f"{number}" * 50: number for number in range(100)}, "highlights": []}
     budget.fit(ids, MOST)
-    budget.fit(types, MOST)
 
     assert ids["omitted_ids"] + len(ids["ids"]) == 10_000
-    assert types["omitted_types"] == 80
-    assert list(types["by_type"].values()) == list(range(99, 79, -1))
-    assert max(budget.size(document) for document in (ids, types)) <= MOST
+    assert budget.size(ids) <= MOST
+
+
+def counts(length: int) -> dict[str, int]:
+    return {f"{number}".rjust(length, '"'): number for number in range(100)}
+
+
+@pytest.mark.parametrize("length", [1, 50, 256])
+def test_of_what_is_counted_the_commonest_stay(length: int) -> None:
+    summary: Any = {"by_type": counts(length), "top_tags": counts(length), "highlights": [memory(1, "c" * 9_000)]}
+    resources: list[Any] = [{"tags": counts(length)}, {"namespace": {"by_type": counts(length)}}]
+    for document in (summary, *resources):
+        budget.fit(document, MOST)
+        assert budget.size(document) <= MOST
+
+    for part, name, counter in (
+        (summary, "by_type", "omitted_types"),
+        (summary, "top_tags", "omitted_tags"),
+        (resources[0], "tags", "omitted_tags"),
+        (resources[1]["namespace"], "by_type", "omitted_types"),
+    ):
+        left_off = part.get(counter, 0)
+        assert 0 <= left_off < 100
+        assert sorted(part[name].values()) == list(range(left_off, 100))
+    assert summary["highlights"][0]["cut"] == ["content"]
 
 
 contents = st.text(max_size=50) | st.builds(str.__mul__, st.text('"\\\n🦛a', max_size=5), st.integers(0, 2_000))

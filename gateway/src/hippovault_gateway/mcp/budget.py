@@ -13,7 +13,10 @@ DETAILS = ("tags", "hints", "metadata", "memory_type", "status", "surprise")
 """Members that go before a whole memory does."""
 LISTS = ("hits", "memories", "versions", "highlights", "ids")
 """Members of answers that may be long; the most important come first."""
-MAX_TYPES = 20
+COUNTS = {"by_type": "omitted_types", "top_tags": "omitted_tags", "tags": "omitted_tags"}
+"""Members that count something by name, and where it is told how many names are left off."""
+COUNTS_SHARE = 4
+"""Which part of an answer each of them may take: a quarter."""
 NOTE = "Cut: hippo_get_entity with the id and a larger max_bytes shows a memory whole."
 
 Document = dict[str, Any]
@@ -42,7 +45,9 @@ def fit(document: Document, most: int) -> int | None:
     if size(document) <= most:
         return None
     document["note"] = NOTE
-    _keep_commonest_types(document)
+    for part in (document, *document.values()):
+        if isinstance(part, dict):
+            _keep_commonest(part, most // COUNTS_SHARE)
     memories = _memories(document)
     least = PREVIEW_BYTES * len(memories)
     if _room(document, memories, most) < least:
@@ -54,17 +59,30 @@ def fit(document: Document, most: int) -> int | None:
     return next((left for name in LISTS if (left := _leave_off(document, name, most)) is not None), None)
 
 
+def omitted(document: Document) -> Document:
+    """Returns the members that count what was left off of the lists."""
+    return {counter: document[counter] for name in LISTS if (counter := _counter(name)) in document}
+
+
 def _memories(document: Document) -> list[Document]:
     items = [item for name in LISTS for item in document.get(name, []) if isinstance(item, dict)]
     return [item.get("memory", item) for item in [*items, document] if "content" in item.get("memory", item)]
 
 
-def _keep_commonest_types(document: Document) -> None:
-    counts = document.get("by_type", {})
-    if len(counts) > MAX_TYPES:
-        commonest = sorted(counts, key=counts.__getitem__, reverse=True)
-        document["by_type"] = {name: counts[name] for name in commonest[:MAX_TYPES]}
-        document["omitted_types"] = len(counts) - MAX_TYPES
+def _keep_commonest(part: Document, most: int) -> None:
+    for name, counter in COUNTS.items():
+        counts = part.get(name)
+        if not isinstance(counts, dict) or size(counts) <= most:
+            continue
+        kept: dict[str, int] = {}
+        room = most
+        for one in sorted(counts, key=counts.__getitem__, reverse=True):
+            room -= size({one: counts[one]})
+            if room < 0:
+                break
+            kept[one] = counts[one]
+        part[name] = kept
+        part[counter] = len(counts) - len(kept)
 
 
 def _room(document: Document, memories: list[Document], most: int) -> int:
@@ -116,7 +134,7 @@ def _leave_off(document: Document, name: str, most: int) -> int | None:
     items = document.get(name, [])
     if size(document) <= most or len(items) < 2:  # noqa: PLR2004  # The first one stays.
         return None
-    counter = f"omitted_{name}"
+    counter = _counter(name)
     before = document.get(counter, 0)
     document[counter] = before + len(items)  # At least as long as what will stand there.
     over, left = size(document) - most, len(items)
@@ -126,3 +144,7 @@ def _leave_off(document: Document, name: str, most: int) -> int | None:
     document[counter] = before + len(items) - left
     del items[left:]
     return left
+
+
+def _counter(name: str) -> str:
+    return f"omitted_{name}"

@@ -8,6 +8,7 @@ from typing import ClassVar
 import mcp_types
 
 from hippovault.memory.v1 import memory_service_pb2 as pb
+from hippovault_chassis import memory_rules
 from hippovault_gateway.application import Application
 from hippovault_gateway.documents import Input
 from hippovault_gateway.mcp import budget
@@ -84,6 +85,9 @@ class RememberDecision(Prompt):
     async def text(self, application: Application, remember: str, recall: str) -> str:
         """Returns the decision and how to remember it."""
         del application
+        for name, given in (("decision", self.decision), ("reason", self.reason or "none")):
+            memory_rules.text(name, given, memory_rules.MAX_CONTENT_BYTES, allowed=memory_rules.LINE_CONTROLS)
+        memory_rules.namespace(self.namespace)
         why = self.reason or "take it from our conversation, or ask me"
         scope = f" in the namespace {self.namespace}" if self.namespace else ""
         return (

@@ -175,14 +175,16 @@ async def answer(application: Application, tool: Tool, arguments: Mapping[str, A
     most = application.mcp_answer_bytes if tool.read_only else MIN_ANSWER_BYTES  # The caller just sent it.
     if isinstance(given, AnswerArguments):
         most = given.most(most)
+    omitted: dict[str, Any] = {}
     while True:
         view = tool.view_for(given).of(await tool.function(application)(request))
-        document = view.model_dump(mode="json", exclude_defaults=True)
+        document = {**view.model_dump(mode="json", exclude_defaults=True), **omitted}
         shown = budget.fit(document, most)
         if shown is None or not isinstance(given, PageArguments):
             return document
-        # A shorter page, whose token leads to what did not fit on this one.
+        # A shorter page, whose token leads to what did not fit on this one. Who counts pages instead must be told.
         request.page_size = shown
+        omitted = budget.omitted(document)
 
 
 def _answered(document: dict[str, Any]) -> mcp_types.CallToolResult:
