@@ -371,6 +371,22 @@ def test_without_a_memory_the_way_to_start_one_is_told(home: Path, arguments: li
     assert error["message"].endswith(f"is not running; start it with: hippovault up --detach --home {home}")
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [["up", "--detach"], ["down"], ["status"], ["doctor"], ["recall", "x"], ["connect", "cursor", "--write"]],
+    ids=lambda arguments: arguments[0],
+)
+def test_a_home_that_is_no_utf8_is_refused(run: Run, home: Path, arguments: list[str]) -> None:
+    code, refused = run(*arguments, "--home", f"{home}\udcff")
+    assert (code, refused["error"]["reason"]) == (1, "HOME_NOT_UTF8")
+    assert not list(home.parent.glob("*\udcff"))
+
+
+def test_a_file_whose_name_is_no_utf8_is_told_to_programs_too(run: Run) -> None:
+    code, refused = run("import", "\udcff.jsonl")
+    assert (code, refused["error"]["message"]) == (1, "\udcff.jsonl: No such file or directory")
+
+
 def test_a_gateway_that_listens_elsewhere_is_found_by_its_own_settings(home: Path) -> None:
     elsewhere = f"unix:{home.parent}/elsewhere.sock"
     home.mkdir()

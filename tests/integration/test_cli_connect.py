@@ -165,6 +165,22 @@ def test_a_link_stays_a_link(run: Run, user: Path, tmp_path: Path) -> None:
     assert (done["file"], Path(done["backup"]).parent) == (str(kept), tmp_path)
 
 
+def test_links_in_a_circle_are_told(run: Run, tmp_path: Path) -> None:
+    circle = tmp_path / "circle"
+    circle.symlink_to(circle)
+    code, refused = run("cursor", "--write", "--file", str(circle))
+    assert (code, refused["error"]["reason"]) == (1, "OS_ERROR")
+    assert str(circle) in refused["error"]["message"]
+
+
+@pytest.mark.parametrize("name", ["", " ", "a\nb", "\udcff", "x" * 257])
+@pytest.mark.parametrize("client", ["cursor", "codex"])
+def test_a_name_that_no_client_could_show_is_refused(run: Run, user: Path, client: str, name: str) -> None:
+    code, refused = run(client, "--write", "--name", name)
+    assert (code, refused["error"]["field"]) == (1, "name")
+    assert not (user / FILES[client][0]).exists()
+
+
 @pytest.mark.parametrize(
     ("client", "text"),
     [

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +16,7 @@ import pytest
 from hippovault_chassis.default_home import default_home, given_home
 from hippovault_chassis.errors import ServiceError
 from hippovault_chassis.home import Home
+from support.processes import environment
 
 PARTS = ("data", "run", "logs")
 
@@ -79,6 +82,14 @@ def test_a_directory_with_other_content_that_others_may_write_to_is_refused(home
     assert caught.value.code is grpc.StatusCode.FAILED_PRECONDITION
     assert mode(home) == permissions
     assert [path.name for path in home.iterdir()] == [".profile"]
+
+
+@pytest.mark.parametrize("module", ["hippovault_gateway", "hippovault_storage", "hippovault_embedding"])
+def test_a_process_refuses_a_home_that_is_no_utf8(home: Path, module: str) -> None:
+    command = [sys.executable, "-m", module, "--home", f"{home}\udcff"]
+    ended = subprocess.run(command, env=environment(home), capture_output=True, text=True, check=False)
+    assert (ended.returncode, "Traceback" in ended.stderr) == (1, False)
+    assert f"HIPPOVAULT_HOME: '{home}\\udcff' must be UTF-8" in ended.stderr
 
 
 def test_a_command_names_the_home_unless_it_is_the_default_one() -> None:

@@ -29,7 +29,8 @@ def show_json(document: Mapping[str, Any]) -> None:
     """Prints one JSON document, in UTF-8 whatever the locale."""
     text = json.dumps(document, ensure_ascii=False, indent=INDENT)
     sys.stdout.flush()
-    sys.stdout.buffer.write(f"{text}\n".encode())
+    # A lone surrogate, which a path may have, becomes JSON's own escape.
+    sys.stdout.buffer.write(f"{text}\n".encode(errors="backslashreplace"))
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

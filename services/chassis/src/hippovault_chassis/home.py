@@ -24,6 +24,18 @@ class Home:
 
     root: Path
 
+    def __post_init__(self) -> None:
+        """Checks that the path can be written into a message, a target or a file.
+
+        Raises:
+            ServiceError: It is not UTF-8.
+        """
+        try:
+            str(self.root).encode()
+        except UnicodeEncodeError:
+            problem = f"HIPPOVAULT_HOME: {str(self.root)!a} must be UTF-8"
+            raise _error("INVALID_ARGUMENT", "HOME_NOT_UTF8", problem) from None
+
     @property
     def data(self) -> Path:
         """Databases."""

@@ -29,8 +29,8 @@ def run(
     """
     values = settings.load(settings_type, section, argv)
     logs.configure(section, values.log_level)
-    commands.belong_to(values.layout)
     try:
+        commands.belong_to(values.layout)
         values.layout.create()
         metrics.listen(values.metrics_listen)
         with tracing.exporting(section):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from hippovault_chassis import memory_rules
 from hippovault_chassis.errors import ServiceError
 from hippovault_gateway.cli.connecting.clients import CLIENTS, McpClient
 from hippovault_gateway.cli.connecting.editing import connected, disconnected
@@ -70,6 +71,7 @@ def connect(
         tools: The tools that the client is shown.
         options: Which memory, and how to answer.
     """
+    memory_rules.text("name", name, memory_rules.MAX_NAME_BYTES)
     known = CLIENTS[client]
     server = {**({"type": "stdio"} if known.typed else {}), **mcp_configuration.server(options.layout.root, tools)}
     path = file or _path(client, known, project=project)

@@ -31,7 +31,7 @@ class ConfigurationFile:
     @classmethod
     def read(cls, path: Path) -> Self:
         """Reads it, if it is there."""
-        path = path.resolve()
+        path = Path(os.path.realpath(path))  # Path.resolve raises no OSError for links in a circle.
         return cls(path, _bytes(path))
 
     @property
