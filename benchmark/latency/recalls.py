@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -16,7 +15,9 @@ from benchmark.latency.doors import SECONDS, Door, Doors
 from hippovault.embedding.v1 import embedding_pb2
 from hippovault.embedding.v1.embedding_pb2_grpc import EmbeddingServiceStub
 from hippovault.memory.v1 import memory_service_pb2 as pb
-from hippovault_gateway.views import RecallView
+from hippovault_gateway.mcp import budget
+from hippovault_gateway.mcp.tools import RECALL
+from hippovault_gateway.settings import GatewaySettings
 
 MILLISECONDS = 1000.0
 IN_TURN = ("embed", "search", "fuse", "rerank")
@@ -102,4 +103,7 @@ def _median(answers: Sequence[pb.RecallResponse], serialise: Callable[[pb.Recall
 
 
 def _serialised(answer: pb.RecallResponse) -> str:
-    return json.dumps(RecallView.of(answer).model_dump(mode="json"), ensure_ascii=False, separators=(",", ":"))
+    """Returns what hippo_recall answers: its document, and the same once more as text."""
+    document = RECALL.view.of(answer).model_dump(mode="json", exclude_defaults=True)
+    budget.fit(document, GatewaySettings.mcp_answer_bytes)
+    return budget.encoded({"text": budget.encoded(document), "structured": document})
