@@ -66,6 +66,22 @@ def serving(gateway: MemoryServiceStub) -> dict[str, bool]:
     return {service.name: service.serving for service in gateway.Ping(pb.PingRequest(), timeout=SECONDS).services}
 
 
+def one(gateway: MemoryServiceStub, content: str) -> pb.RememberResponse:
+    return gateway.Remember(pb.RememberRequest(content=content), timeout=SHORT)
+
+
+def batch(gateway: MemoryServiceStub, content: str) -> pb.RememberResponse:
+    items = [pb.RememberRequest(content=content)]
+    (result,) = gateway.BatchRemember(pb.BatchRememberRequest(requests=items), timeout=SHORT).results
+    return result.response
+
+
+def stream(gateway: MemoryServiceStub, content: str) -> pb.RememberResponse:
+    items = iter([pb.StreamRememberRequest(request=pb.RememberRequest(content=content))])
+    (answer,) = gateway.StreamRemember(items, timeout=SHORT)
+    return answer.result.response
+
+
 def test_without_storage_every_call_names_it(own_stack: Stack, gateway: MemoryServiceStub) -> None:
     own_stack.processes["storage"].kill()
     calls: list[Callable[[], object]] = [
@@ -135,11 +151,14 @@ def test_hybrid_leaves_time_for_storage_when_the_embedder_is_stuck(
     assert answer.hits
 
 
-def test_a_memory_is_stored_in_time_when_the_embedder_is_stuck(own_stack: Stack, gateway: MemoryServiceStub) -> None:
+@pytest.mark.parametrize("door", [one, batch, stream])
+def test_a_memory_is_stored_in_time_when_the_embedder_is_stuck(
+    own_stack: Stack, gateway: MemoryServiceStub, door: Callable[[MemoryServiceStub, str], pb.RememberResponse]
+) -> None:
     embedding = own_stack.processes["embedding"].popen
     freeze(embedding)
     try:
-        stored = gateway.Remember(pb.RememberRequest(content="Stored in time"), timeout=SHORT)
+        stored = door(gateway, f"Stored in time by {door.__name__}")
     finally:
         embedding.send_signal(signal.SIGCONT)
     assert stored.memory.pending

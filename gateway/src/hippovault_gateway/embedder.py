@@ -36,7 +36,12 @@ MAX_CODES_BYTES = 262_144
 CODES_SHARE = 2
 """Codes get one such part of an answer's bytes; the rest is for vectors."""
 DOCUMENT_SHARE = 0.75
-"""Of the time left that one memory's embedding gets: what is left is for storing it without."""
+"""Of the time left that an embedding gets: what is left is for storing without."""
+MODEL_SECONDS = 10.0
+"""What the embedder gets to tell its model, which takes it a millisecond: one that is stuck holds up streams, which have
+time without end, no longer."""
+OUT_OF_REACH = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED})
+"""How it is away, apart from being busy, which many wait for."""
 ENCODINGS = {
     "int8": (pb.TOKEN_ENCODING_INT8, 8),
     "int4": (pb.TOKEN_ENCODING_INT4, 4),
@@ -101,7 +106,7 @@ class Embedder:
         """Returns the vectors to find a memory by, or how the embedder is AWAY."""
         flat: list[Result] = []
         try:
-            await self._embed_into(flat, texts.all, self._once, DOCUMENT_SHARE)
+            await self._embed_into(flat, texts.all, self._once)
         except ServiceError as error:
             if error.code not in AWAY:
                 raise
@@ -122,20 +127,21 @@ class Embedder:
         try:
             await self._embed_into(flat, texts, self._patiently)
         except ServiceError as error:
-            if error.code is not grpc.StatusCode.UNAVAILABLE:
+            if error.code not in OUT_OF_REACH:
                 raise
             flat += [error] * (len(texts) - len(flat))
         results = iter(flat)
         return [_joined(each, results) for each in wanted]
 
-    async def _embed_into(self, results: list[Result], texts: Sequence[str], embed: Embed, share: float = 1.0) -> None:
+    async def _embed_into(self, results: list[Result], texts: Sequence[str], embed: Embed) -> None:
         if texts:
-            plan = await self._plan(share)
+            plan = await self._plan()
             for portion in plan.portions(texts):
                 results += await _each(plan, portion, embed)
 
-    async def _plan(self, share: float = 1.0) -> _Plan:
-        model = await call(self._services.embedding.GetModel, pb.GetModelRequest(), EMBEDDING, share=share)
+    async def _plan(self) -> _Plan:
+        tell, request = self._services.embedding.GetModel, pb.GetModelRequest()
+        model = await call(tell, request, EMBEDDING, share=DOCUMENT_SHARE, at_most=MODEL_SECONDS)
         most_texts = max(model.max_texts, 1)
         value, bits = ENCODINGS.get(self._wanted, (None, 0))
         if value not in model.token_encodings or not model.dimensions:
@@ -149,7 +155,7 @@ class Embedder:
         """Embeds, again for as long as the embedder says when to, and the time lasts."""
         while True:
             try:
-                return await call(self._services.embedding.Embed, request, EMBEDDING)
+                return await self._once(request)
             except ServiceError as error:
                 late = error.reason == embedding.DEADLINE_TOO_SHORT or error.retry_seconds >= deadline.remaining()
                 if late or not error.retry_seconds:
