@@ -18,6 +18,7 @@ from support.processes import environment
 from support.storage import (
     CREATED,
     EXISTED,
+    SECONDS,
     Code,
     Ref,
     Store,
@@ -251,6 +252,21 @@ def test_plaintext_among_sealed_values_is_told_and_not_returned(home: Path) -> N
         told = [json.loads(line) for line in process.log.read_text().splitlines() if "cannot be memories" in line]
         assert [line["ids"] for line in told] == [[memory_id, foreign]]
         assert "zebra" not in process.log.read_text()
+
+
+@pytest.mark.parametrize("page_size", [1, 9])
+def test_what_cannot_be_read_holds_up_nothing_that_waits_for_vectors(home: Path, page_size: int) -> None:
+    with store_of(home, encrypted("values")) as store:
+        ids = [store.add(f"number {number}").id for number in range(4)]
+    with opened(database(home)) as file:
+        forge = "UPDATE memories SET content = 'forged', updated_at = 9e9 WHERE id IN (?, ?)"
+        file.execute(forge, (ids[0], ids[2]))
+    with store_of(home, encrypted("values")) as store:
+        found, request = [], pb.ListUnembeddedRequest(page_size=page_size, token_encoding="sign")
+        while page := store.stub.ListUnembedded(request, timeout=SECONDS).memories:
+            found += [memory.content for memory in page]
+            request.after_id = page[-1].id
+    assert found == ["number 1", "number 3"]
 
 
 def test_a_value_in_another_ones_place_is_told(home: Path) -> None:

@@ -27,9 +27,9 @@ class Metrics:
 
 
 def address(process: Process) -> str:
-    """Where the process says that it serves metrics."""
+    """Where the process says that it serves metrics; one that was started again, last."""
     told = [json.loads(line) for line in process.log.read_text().splitlines()]
-    (line,) = [each for each in told if each["event"] == "serving metrics"]
+    *_, line = [each for each in told if each["event"] == "serving metrics"]
     return str(line["address"])
 
 

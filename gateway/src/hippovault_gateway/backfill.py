@@ -33,9 +33,11 @@ LONGEST_PAUSE_SECONDS = 30.0
 """After a failure; each pause is twice the one before."""
 ROUND_SECONDS = 60.0
 """How often it is looked whether others than this process have left anything."""
-MAX_REFUSED = 10_000
+MAX_GIVEN_UP = 10_000
 BEFORE_ALL = -(2**63)
 """An id that is before all others."""
+State = tuple[int, ...]
+"""Tells whether a memory is as it was."""
 
 
 class Backfill:
@@ -54,7 +56,7 @@ class Backfill:
         self._woken = asyncio.Event()
         self._after = BEFORE_ALL
         self._pause = 0.0
-        self._refused: dict[int, int] = {}
+        self._given_up: dict[int, State] = {}
 
     def wake(self) -> None:
         """Says that there is something to do."""
@@ -109,16 +111,20 @@ class Backfill:
 
     async def _complete(self, portion: Sequence[memory_pb2.Memory]) -> int:
         """Embeds, scores and completes memories; returns how many."""
-        memories = [memory for memory in portion if self._refused.get(memory.id) != memory.version]
+        memories = [memory for memory in portion if self._given_up.get(memory.id) != _state(memory)]
         completed = 0
         embedded = await self._embedded([Texts.of(memory) for memory in memories])
         for memory, result in zip(memories, embedded, strict=True):
             try:
-                completed += await self._write(memory, result)
+                written = await self._write(memory, result)
             except ServiceError as error:
                 if error.code in embedding.AWAY or error.code is grpc.StatusCode.FAILED_PRECONDITION:
                     raise
-                self._refuse(memory, error)
+                log.warning("a memory cannot be embedded", id=memory.id, code=error.code.name, reason=error.reason)
+                written = False
+            completed += written
+            if not written:  # Of what the model sees no token in, there is nothing to write.
+                self._give_up(memory)
         return completed
 
     async def _embedded(self, texts: Sequence[Texts]) -> list[EmbeddedMemory | ServiceError]:
@@ -141,9 +147,12 @@ class Backfill:
         embedded.add_to(embed)
         return (await call(self._services.storage.EmbedMemory, embed, STORAGE)).written
 
-    def _refuse(self, memory: memory_pb2.Memory, error: ServiceError) -> None:
-        """Takes note of a memory that cannot be embedded, so that it is not tried again while it stays as it is."""
-        log.warning("a memory cannot be embedded", id=memory.id, code=error.code.name, reason=error.reason)
-        if len(self._refused) == MAX_REFUSED:
-            self._refused.clear()
-        self._refused[memory.id] = memory.version
+    def _give_up(self, memory: memory_pb2.Memory) -> None:
+        """Takes note of a memory that cannot be completed, so that it is not tried again while it stays as it is."""
+        if len(self._given_up) == MAX_GIVEN_UP:
+            self._given_up.clear()
+        self._given_up[memory.id] = _state(memory)
+
+
+def _state(memory: memory_pb2.Memory) -> State:
+    return memory.version, memory.pending, *map(hash, memory.hints)

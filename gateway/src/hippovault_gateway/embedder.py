@@ -38,8 +38,8 @@ CODES_SHARE = 2
 DOCUMENT_SHARE = 0.75
 """Of the time left that an embedding gets: what is left is for storing without."""
 MODEL_SECONDS = 10.0
-"""What the embedder gets to tell its model, which takes it a millisecond: one that is stuck holds up streams, which have
-time without end, no longer."""
+"""What the embedder gets to tell its model, which takes it a millisecond: a stuck one holds up streams, which have time
+without end, no longer."""
 OUT_OF_REACH = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED})
 """How it is away, apart from being busy, which many wait for."""
 ENCODINGS = {

@@ -1202,7 +1202,7 @@ class ListUnembeddedResponse(_message.Message):
     MEMORIES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def memories(self) -> _containers.RepeatedCompositeFieldContainer[_memory_pb2.Memory]:
-        """Fewer than page_size only at the end, or where the answer is full; go on after the last one."""
+        """Without those that cannot be read. None only at the end; go on after the last one."""
 
     def __init__(
         self,

@@ -6,7 +6,7 @@ begun again at any time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 
 import apsw
@@ -14,11 +14,10 @@ import apsw
 from hippovault.memory.v1 import memory_pb2
 from hippovault.storage.v1 import maintenance_pb2 as pb
 from hippovault_chassis import deadline
-from hippovault_storage.sqlite import hint_vectors, query, records, schema, vectors, writes
+from hippovault_storage.sqlite import hint_vectors, query, readable, records, schema, vectors, writes
 from hippovault_storage.sqlite.connections import Connection
 from hippovault_storage.sqlite.dense.index import CodeIndex
 from hippovault_storage.sqlite.readers import Readers
-from hippovault_storage.sqlite.verifying import contents
 from hippovault_storage.sqlite.writer import Writer
 
 CHUNK = 500
@@ -65,13 +64,13 @@ def _make_words(connection: Connection) -> None:
         last = records.BEFORE_ALL
         while ids := query.column(connection, records.NEXT_IDS, (last, CHUNK)):
             last = ids[-1]
-            writes.write_words(connection, [memory for memory in _read(connection, ids) if _lives(memory)])
+            writes.write_words(connection, [memory for memory in readable.alone(connection, ids) if _lives(memory)])
 
 
 def _reindex_chunk(connection: Connection, *, last: int) -> list[int]:
     """Does the memories that follow an id; returns theirs."""
     ids = query.column(connection, records.NEXT_IDS, (last, CHUNK))
-    memories = _read(connection, ids)
+    memories = readable.alone(connection, ids)  # What is derived from the others stays.
     writes.write_tags(connection, memories)
     writes.remove_words(connection, [memory.id for memory in memories if not _lives(memory)])
     writes.write_words(connection, [memory for memory in memories if _lives(memory)])
@@ -79,11 +78,6 @@ def _reindex_chunk(connection: Connection, *, last: int) -> list[int]:
     for memory_id in hint_vectors.unfit(connection, memories):
         vectors.write_of_hints(connection, memory_id, b"")
     return ids
-
-
-def _read(connection: Connection, ids: Sequence[int]) -> list[memory_pb2.Memory]:
-    """Returns memories, without those that cannot be read: what is derived from them stays."""
-    return [memory for _, memory in contents.read(connection, ids) if not isinstance(memory, str)]
 
 
 def _lives(memory: memory_pb2.Memory) -> bool:

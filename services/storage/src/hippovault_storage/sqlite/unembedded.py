@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from hippovault.storage.v1 import storage_pb2 as pb
+from hippovault_chassis import deadline
 from hippovault_storage import metadata
-from hippovault_storage.sqlite import hint_vectors, models, query, records, vectors, writes
+from hippovault_storage.sqlite import hint_vectors, models, query, readable, records, vectors, writes
 from hippovault_storage.sqlite.connections import Connection
 from hippovault_storage.sqlite.records import Memory
 
@@ -38,9 +39,11 @@ def count_pending(connection: Connection) -> int:
 def list_page(connection: Connection, request: pb.ListUnembeddedRequest) -> pb.ListUnembeddedResponse:
     """Returns live memories that lack vectors or token codes, of hints too, by id, as many as fit into an answer."""
     wanted = {"after_id": request.after_id, "encoding": request.token_encoding, "page_size": request.page_size}
-    ids = records.fitting(query.rows(connection, LACKING, wanted))
-    found = {row[0]: records.memory(connection.vault, row) for row in records.rows(connection, ids)}
-    return pb.ListUnembeddedResponse(memories=[found[memory_id] for memory_id in ids])
+    memories: list[Memory] = []
+    while not memories and (ids := records.fitting(query.rows(connection, LACKING, wanted))):
+        deadline.remaining()
+        memories, wanted["after_id"] = readable.alone(connection, ids), ids[-1]
+    return pb.ListUnembeddedResponse(memories=memories)
 
 
 def embed(connection: Connection, request: pb.EmbedMemoryRequest) -> pb.EmbedMemoryResponse:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
-
-import apsw
+from collections.abc import Iterator
 
 from hippovault.memory.v1 import memory_pb2
 from hippovault_chassis import deadline
-from hippovault_chassis.errors import ServiceError
 from hippovault_chassis.memory_rules import DEFAULT_NAMESPACE
 from hippovault_storage import metadata
-from hippovault_storage.sqlite import identity, query, records
+from hippovault_storage.sqlite import identity, query, readable, records
 from hippovault_storage.sqlite.connections import Connection
 from hippovault_storage.sqlite.verifying.findings import Findings
 
@@ -24,16 +20,13 @@ WHERE h.memory_id IN (SELECT value FROM json_each(?))
 """
 TAGS = "SELECT memory_id, tag FROM hippo_tags WHERE memory_id IN (SELECT value FROM json_each(?))"
 
-UNREADABLE = (ServiceError, ValueError, TypeError, apsw.CorruptError)
-"""What reading a damaged row raises: no UTF-8, no JSON, a value of another type, one that was not sealed for it."""
-
 
 def look(connection: Connection, findings: Findings) -> None:
     """Counts memories."""
     for ids in batches(connection):
         findings.looked_at(len(ids))
         hashes = {memory_id: found for memory_id, *found in query.rows(connection, HASHES, (records.as_json(ids),))}
-        for memory_id, memory in read(connection, ids):
+        for memory_id, memory in readable.each(connection, ids):
             problem = memory if isinstance(memory, str) else _problem(connection, memory, *hashes[memory_id])
             if problem:
                 findings.wrong(f"memory {memory_id}: {problem}")
@@ -47,7 +40,7 @@ def look_at_tags(connection: Connection, findings: Findings) -> None:
         indexed: dict[int, set[str]] = {}
         for memory_id, tag in query.rows(connection, TAGS, (records.as_json(ids),)):
             indexed.setdefault(memory_id, set()).add(tag)
-        for memory_id, memory in read(connection, ids):
+        for memory_id, memory in readable.each(connection, ids):
             if not isinstance(memory, str) and indexed.get(memory_id, set()) != set(map(digest, memory.tags)):
                 findings.wrong(f"memory {memory_id}: its tags in hippo_tags are not those in memories")
 
@@ -65,33 +58,6 @@ def batches(connection: Connection) -> Iterator[list[int]]:
         connection.execute("ROLLBACK")
         last = ids[-1]
     connection.execute("ROLLBACK")
-
-
-def read(connection: Connection, ids: Sequence[int]) -> Iterator[tuple[int, memory_pb2.Memory | str]]:
-    """Yields memories by id; for one that cannot be read, why."""
-    try:
-        found = records.rows(connection, ids)
-    except UNREADABLE as error:
-        if len(ids) == 1:
-            yield ids[0], told(error)
-            return
-        for memory_id in ids:
-            yield from read(connection, [memory_id])
-    else:
-        yield from ((row[0], _memory(connection, row)) for row in found)
-
-
-def told(error: Exception) -> str:
-    """Returns why something cannot be read, without any of it."""
-    # Another error's text may have the value in it.
-    return error.message if isinstance(error, ServiceError) else f"it cannot be read ({type(error).__name__})"
-
-
-def _memory(connection: Connection, row: tuple[Any, ...]) -> memory_pb2.Memory | str:
-    try:
-        return records.memory(connection.vault, row)
-    except UNREADABLE as error:
-        return told(error)
 
 
 def _problem(connection: Connection, memory: memory_pb2.Memory, content_hash: str, row_hash: str) -> str:

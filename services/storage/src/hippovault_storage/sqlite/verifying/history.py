@@ -6,9 +6,8 @@ import collections
 
 from hippovault.memory.v1.memory_pb2 import Memory
 from hippovault_chassis import deadline
-from hippovault_storage.sqlite import history, query
+from hippovault_storage.sqlite import history, query, readable
 from hippovault_storage.sqlite.connections import Connection
-from hippovault_storage.sqlite.verifying import contents
 from hippovault_storage.sqlite.verifying.findings import Findings
 
 LIVES = """
@@ -34,5 +33,5 @@ def look(connection: Connection, findings: Findings) -> None:
         deadline.remaining()
         try:
             collections.deque(history.versions(connection, Memory(id=memory_id, namespace=namespace)), maxlen=0)
-        except contents.UNREADABLE as error:
-            findings.wrong(f"memory {memory_id}: of what it was, {contents.told(error)}")
+        except readable.UNREADABLE as error:
+            findings.wrong(f"memory {memory_id}: of what it was, {readable.told(error)}")

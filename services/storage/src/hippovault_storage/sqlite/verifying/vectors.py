@@ -9,9 +9,8 @@ import numpy.typing as npt
 
 from hippovault_chassis import deadline
 from hippovault_storage.checks import NORM_TOLERANCE
-from hippovault_storage.sqlite import hint_vectors, query, records, schema, unembedded, vectors
+from hippovault_storage.sqlite import hint_vectors, query, readable, records, schema, unembedded, vectors
 from hippovault_storage.sqlite.connections import Connection
-from hippovault_storage.sqlite.verifying import contents
 from hippovault_storage.sqlite.verifying.findings import Findings
 
 HALF_TOLERANCE = 4e-3
@@ -95,8 +94,7 @@ def _look_at_parts(findings: Findings, batch: list[Row], width: int) -> None:
 
 
 def _look_at_hints(connection: Connection, findings: Findings, ids: list[int]) -> None:
-    memories = [memory for _, memory in contents.read(connection, ids) if not isinstance(memory, str)]
-    for memory_id in hint_vectors.unfit(connection, memories):
+    for memory_id in hint_vectors.unfit(connection, readable.alone(connection, ids)):
         findings.wrong(f"memory {memory_id}: it has another number of hints than of vectors of hints")
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 import apsw
 
 from hippovault.memory.v1 import memory_pb2
-from hippovault_storage.sqlite import query, records, text
+from hippovault_storage.sqlite import query, readable, records, text
 from hippovault_storage.sqlite.connections import Connection
 from hippovault_storage.sqlite.verifying import contents
 from hippovault_storage.sqlite.verifying.findings import Findings
@@ -51,7 +51,7 @@ def look(connection: Connection, findings: Findings) -> None:
 
 
 def _live(connection: Connection, ids: Sequence[int]) -> Iterator[memory_pb2.Memory]:
-    for _, memory in contents.read(connection, ids):
+    for _, memory in readable.each(connection, ids):
         if not isinstance(memory, str) and not memory.HasField("deleted_at"):
             yield memory
 
