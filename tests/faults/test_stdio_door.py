@@ -68,17 +68,23 @@ def test_what_was_under_way_is_asked_again_or_refused_by_its_id(memory: Path) ->
         with suspended(memory, "storage"):
             door.send_call("read", "hippo_list_recent", {})
             door.send_call("write", "hippo_remember", {"content": "Told in vain, or not."})
+            door.send_call(
+                "named", "hippo_remember", {"content": "Told once.", "request_id": "n", "namespace": "named"}
+            )
             door.send("ping", "ping", {})
             assert door.receive()["id"] == "ping"  # By now the calls, which came first, wait for the storage.
             door.close()
             kill(memory, "gateway")
             refused = door.receive()
-        listed = door.receive()
+        answered = {message["id"]: message["result"] for message in (door.receive(), door.receive())}
 
         assert refused["id"] == "write"
         assert "may have carried it out" in refused["error"]["message"]
-        assert listed["id"] == "read"
-        assert listed["result"]["isError"] is False
+        assert {request_id: result["isError"] for request_id, result in answered.items()} == {
+            "read": False,
+            "named": False,
+        }
+        assert answered["named"]["structuredContent"]["outcome"] == "created"
         assert door.end() == 0
         assert door.rest() == b""
 

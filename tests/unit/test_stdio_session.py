@@ -75,11 +75,13 @@ def test_reads_are_sent_again_and_what_may_have_changed_something_is_refused(ses
     for request_id, name in enumerate(("hippo_recall", "hippo_remember", "hippo_forget", "unknown"), start=1):
         session.asked(request(request_id, "tools/call", name=name))
     session.asked(request(5, "resources/read"))
+    for request_id, arguments in enumerate(({"request_id": "a"}, {"request_id": ""}, ["request_id"]), start=6):
+        session.asked(request(request_id, "tools/call", name="hippo_update", arguments=arguments))
     refused = heard(session.lost())
 
-    assert [each["id"] for each in refused] == [2, 3, 4]
+    assert [each["id"] for each in refused] == [2, 3, 4, 7, 8]
     assert {each["error"]["code"] for each in refused} == {-32603}
-    assert ids(session.resumption())[2:] == [1, 5]
+    assert ids(session.resumption())[2:] == [1, 5, 6]
 
 
 def test_what_is_answered_or_cancelled_is_not_sent_again(session: Session) -> None:

@@ -21,7 +21,7 @@ READ_ONLY = frozenset(
         "ping",
     }
 )
-"""The tools whose calls may be sent again when nobody knows what became of them."""
+"""The tools whose calls may be sent again, whatever became of them."""
 TRIES = 3
 """How often a request is sent again: one may be what ends the gateway, but one that is ending may still accept."""
 LOOK_BYTES = 65_536
@@ -33,7 +33,7 @@ RESUMED = "hippovault-resumed"
 INTERNAL_ERROR = -32603
 LOST = (
     "the gateway ended while it had this call, and may have carried it out; "
-    "to remember or to forget once more changes nothing more"
+    "to remember or to forget once more changes nothing more, and a call with a request_id is asked again by itself"
 )
 
 
@@ -115,8 +115,14 @@ class Session:
         elif method and _is_id(request_id):
             if method == "initialize":
                 self._initialize = message
-            harmless = method != "tools/call" or named.get("name") in READ_ONLY
+            harmless = method != "tools/call" or _may_be_repeated(named)
             self._waiting[request_id] = (line, TRIES) if harmless else (b"", 0)
+
+
+def _may_be_repeated(call: dict[str, Any]) -> bool:
+    """Tells whether a call of a tool does no more the second time: it reads, or has a name by which it is done once."""
+    arguments = call.get("arguments")
+    return call.get("name") in READ_ONLY or (isinstance(arguments, dict) and bool(arguments.get("request_id")))
 
 
 def _is_id(value: object) -> TypeGuard[int | str]:
