@@ -8,7 +8,7 @@ import stat
 import subprocess
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
@@ -202,6 +202,21 @@ def test_a_file_that_does_not_parse_is_refused_by_its_name(
     assert refused["error"]["message"].startswith(f"{file}: ")
     assert os.listdir(file.parent) == [file.name]  # noqa: PTH208  # Names alone.
     assert file.read_bytes() == text
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo], ids=["directory", "pipe"])
+def test_what_is_no_regular_file_is_neither_read_nor_replaced(
+    run: Run, tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    file, link = tmp_path / "mcp.json", tmp_path / "link.json"
+    make(file)
+    link.symlink_to(file)
+    kind = file.stat().st_mode
+    for path in (file, link):
+        code, refused = run("cursor", "--write", "--file", str(path))
+        assert (code, refused["error"]["reason"]) == (1, "CONFIGURATION_UNREADABLE")
+        assert refused["error"]["message"].startswith(f"{file}: is no regular file; nothing was changed")
+    assert file.stat().st_mode == kind
 
 
 def test_a_file_that_somebody_else_changes_meanwhile_is_left_alone(

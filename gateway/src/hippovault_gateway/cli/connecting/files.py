@@ -30,7 +30,11 @@ class ConfigurationFile:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Reads it, if it is there."""
+        """Reads it, if it is there.
+
+        Raises:
+            ServiceError: It is a directory, a device or a pipe.
+        """
         path = Path(os.path.realpath(path))  # Path.resolve raises no OSError for links in a circle.
         return cls(path, _bytes(path))
 
@@ -99,5 +103,7 @@ def unreadable(path: Path, problem: str) -> ServiceError:
 
 def _bytes(path: Path) -> bytes | None:
     with suppress(FileNotFoundError):
+        if not stat.S_ISREG(path.stat().st_mode):  # To read a pipe may wait for ever, to replace a device ends it.
+            raise unreadable(path, "is no regular file")
         return path.read_bytes()
     return None

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+TOO_MANY_DIGITS = "a number in it has too many digits"
+"""Python reads integers of thousands of digits by request alone."""
+
 
 class FormError(Exception):
     """A file is not of its form; the message tells why, and quotes nothing of it."""

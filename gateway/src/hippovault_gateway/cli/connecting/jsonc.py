@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from hippovault_gateway.cli.connecting.form import FormError
+from hippovault_gateway.cli.connecting.form import TOO_MANY_DIGITS, FormError
 
 INDENT = "  "
 _STRING = r'"(?:[^"\\\n]|\\.)*"'
@@ -73,6 +73,8 @@ class Jsonc:
             value = json.loads(_plain(text))
         except json.JSONDecodeError as error:
             raise FormError(f"{error.msg}, line {error.lineno}, column {error.colno}") from None
+        except ValueError:
+            raise FormError(TOO_MANY_DIGITS) from None
         except RecursionError:
             raise FormError("it is nested too deeply") from None
         if not isinstance(value, dict):

@@ -12,7 +12,7 @@ from tomlkit import TOMLDocument
 from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import InlineTable
 
-from hippovault_gateway.cli.connecting.form import FormError
+from hippovault_gateway.cli.connecting.form import TOO_MANY_DIGITS, FormError
 
 
 class Toml:
@@ -27,6 +27,8 @@ class Toml:
             return tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise FormError(str(error)) from None
+        except ValueError:
+            raise FormError(TOO_MANY_DIGITS) from None
         except RecursionError:
             raise FormError("it is nested too deeply") from None
 
