@@ -52,6 +52,14 @@ def test_commands_refuse_it_too(file: Path, text: str, capsys: pytest.CaptureFix
     check_told(capsys.readouterr().err, file)
 
 
+def test_in_a_home_of_links_in_a_circle_no_file_is_found(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    home.symlink_to(home)
+    for section, process in PROCESSES.items():
+        assert settings.load(process, section, ["--home", str(home)]).layout.root == home
+    assert run(["status", "--home", str(home)]) == 1
+    assert str(home) in capsys.readouterr().err
+
+
 def check_told(printed: str, file: Path) -> None:
     told = "".join(printed.replace("\u2502", "").split())  # However lines are broken.
     assert f"{file}:" in told

@@ -60,6 +60,7 @@ def test_a_header_is_known() -> None:
         b'{"content":"hippovault-memories"}',
         b'{"format":"else","version":1}',
         b"\xff\xfe",
+        b"[" * 100_000,
     ):
         assert not record_lines.is_header(line)
 

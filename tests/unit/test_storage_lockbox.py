@@ -112,7 +112,7 @@ def test_keys_that_are_missing_or_damaged_are_told(path: Path, source: KeySource
     keys = path.with_suffix(".keys")
     kept = keys.read_bytes()
     canary = kept.replace(b'"canary": "', b'"canary": "AAAA')
-    for damaged in (b"", b"{}", b"[]", b"\xff", b'{"format": "1"}', kept[: len(kept) // 2], canary):
+    for damaged in (b"", b"{}", b"[]", b"\xff", b'{"format": "1"}', b"[" * 100_000, kept[: len(kept) // 2], canary):
         keys.write_bytes(damaged)
         assert str(keys) in refusal(path, mode, source, "KEYS_DAMAGED")
     keys.write_bytes(kept.replace(b'"format": 1', b'"format": 2'))

@@ -45,7 +45,7 @@ def is_header(line: bytes) -> bool:
     """
     try:
         members = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     if not isinstance(members, dict) or members.get("format") != FORMAT:
         return False

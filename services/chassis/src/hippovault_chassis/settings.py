@@ -94,6 +94,8 @@ def sources(prefix: str, *section: str, commands: bool = False) -> list[Any]:
     def toml(app: App, names: tuple[str, ...], arguments: ArgumentCollection) -> None:
         # The file lies in the home that flags or environment name, so it can only be found after those are read.
         path = _given_home(arguments) / CONFIG_FILE
+        if not path.exists():  # To look for it in a circle of links is an error of the program to Toml.
+            return
         file = Toml(path, root_keys=section, use_commands_as_keys=commands)
         try:
             _check_tables(file.config)

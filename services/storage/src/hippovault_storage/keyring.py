@@ -154,7 +154,7 @@ def read(path: Path) -> dict[str, Any] | None:
             _bytes(text)
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise _damaged(path) from None
     return dict(document)
 
