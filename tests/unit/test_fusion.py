@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from hippovault_gateway import fusion
 from hippovault_gateway.fusion import Floats, Fusion, Scores
+from hippovault_gateway.settings import MAX_FACTOR
 
 NONE = float("nan")
 
@@ -44,9 +45,12 @@ def order(values: Floats | Sequence[float]) -> list[int]:
     return [int(place) for place in np.argsort(-np.asarray(values), kind="stable")]
 
 
-@given(pools())
-def test_relevance_is_a_fraction_and_the_best_has_one(found: list[Found]) -> None:
-    values = relevance(found)
+FACTORS = st.sampled_from([0.0, 0.5, 2.5, float(MAX_FACTOR)])
+
+
+@given(pools(), st.fixed_dictionaries({}, optional=dict.fromkeys(("sharpness", "confidence", "contrast"), FACTORS)))
+def test_relevance_is_a_fraction_and_the_best_has_one(found: list[Found], powers: dict[str, float]) -> None:
+    values = relevance(found, **powers)
     assert values.shape == (len(found),)
     assert ((values >= 0) & (values <= 1)).all()
     assert not found or values.max() == 1
@@ -94,6 +98,13 @@ def test_words_decide_where_the_model_does_not_know_the_language_and_meaning_whe
     assert order(fusion.hybrid(found, late, Fusion())) == [0, 2, 1]
     assert order(fusion.hybrid(found, late, Fusion(), unknown=0.5)) == [1, 2, 0]
     assert order(fusion.hybrid(found._replace(bm25=np.zeros(3)), late, Fusion(), unknown=0.5)) == [0, 2, 1]
+
+
+@pytest.mark.parametrize("contrast", [0.5, 2.5, MAX_FACTOR])
+def test_a_token_that_is_as_near_to_all_hits_leaves_the_others_their_weight(contrast: float) -> None:
+    """The mean of equal numbers may be above the largest."""
+    said = fusion.late_interaction(np.array([[0.1, 0.5], [0.1, 0.2], [0.1, 0.9]]), contrast)
+    assert said == pytest.approx([0.5, 0.2, 0.9])
 
 
 def test_the_tokens_that_tell_hits_apart_count_most() -> None:

@@ -71,8 +71,9 @@ def late_interaction(tokens: Floats, contrast: float) -> Floats:
     known = ~np.isnan(tokens).any(axis=1)
     if known.any() and tokens.shape[1]:
         similarities = tokens[known]
-        standing_out = similarities.max(axis=0) - similarities.mean(axis=0)
-        weights = standing_out**contrast if standing_out.max() > SMALLEST else np.ones_like(standing_out)
+        standing_out = np.maximum(similarities.max(axis=0) - similarities.mean(axis=0), 0)
+        most = standing_out.max()
+        weights = (standing_out / most) ** contrast if most > SMALLEST else np.ones_like(standing_out)
         means[known] = similarities @ (weights / weights.sum())
     return means
 

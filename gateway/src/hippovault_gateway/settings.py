@@ -21,6 +21,8 @@ Fraction = Annotated[float, Parameter(validator=validators.Number(gte=0, lte=1))
 
 
 MAX_POOL = 1_000
+MAX_FACTOR = 100
+"""Of a power or a weight: no score overflows."""
 
 
 def _finite(_type: object, value: float) -> None:
@@ -28,7 +30,7 @@ def _finite(_type: object, value: float) -> None:
         raise ValueError("Must be a finite number.")
 
 
-NotNegative = Annotated[float, Parameter(validator=(validators.Number(gte=0), _finite))]
+Bounded = Annotated[float, Parameter(validator=(validators.Number(gte=0, lte=MAX_FACTOR), _finite))]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,19 +77,19 @@ class GatewaySettings(ProcessSettings):
 
     pool: Annotated[int, Parameter(validator=validators.Number(gte=1, lte=MAX_POOL))] = Fusion.pool
     """Hits of each arm that hybrid recall fuses, at least."""
-    sharpness: NotNegative = Fusion.sharpness
+    sharpness: Bounded = Fusion.sharpness
     """Power of a score's part of its arm's best."""
-    confidence: NotNegative = Fusion.confidence
+    confidence: Bounded = Fusion.confidence
     """Power of how far an arm's best hit stands out, by which the arm's votes count."""
-    dense_weight: NotNegative = Fusion.dense
+    dense_weight: Bounded = Fusion.dense
     """Weight of the vectors' votes."""
-    keyword_weight: NotNegative = Fusion.keyword
+    keyword_weight: Bounded = Fusion.keyword
     """Weight of the words' votes."""
-    late_interaction_weight: NotNegative = Fusion.late_interaction
+    late_interaction_weight: Bounded = Fusion.late_interaction
     """Weight of the tokens' votes."""
-    contrast: NotNegative = Fusion.contrast
+    contrast: Bounded = Fusion.contrast
     """Power of how far a query's token tells hits apart, by which it counts."""
-    foreign: NotNegative = Fusion.foreign
+    foreign: Bounded = Fusion.foreign
     """By how many times the share of a query's unknown tokens vectors and tokens count less."""
 
     def embedding_target(self) -> str:
