@@ -40,11 +40,15 @@ def test_a_kept_query_needs_no_embedder_and_outlives_no_model(home: Path) -> Non
         with pytest.raises(grpc.RpcError, match="the embedding service"):
             nearest(gateway, "vessel")
 
+        memory.environment = {**memory.environment, "HIPPOVAULT_EMBEDDING_MODEL": second}
+        memory.restart("embedding")
+        with pytest.raises(grpc.RpcError, match="the model that the store was made with"):
+            nearest(gateway, "vessel")
+        assert nearest(gateway, "whale") == ["the first whale"]
+
         memory.processes["storage"].stop()
         shutil.rmtree(home / "data")
         memory.restart("storage")
-        memory.environment = {**memory.environment, "HIPPOVAULT_EMBEDDING_MODEL": second}
-        memory.restart("embedding")
         remember(gateway, "the second whale")
         for mode in (pb.RECALL_MODE_DENSE, pb.RECALL_MODE_HYBRID):
             assert nearest(gateway, "whale", mode) == ["the second whale"]

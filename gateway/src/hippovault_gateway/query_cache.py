@@ -35,8 +35,6 @@ class QueryCache:
         if size <= self._size:
             self._entries[query] = (size, embedded)
 
-    def clear(self) -> bool:
-        """Forgets all, and tells whether there was anything."""
-        had = bool(self._entries)
+    def clear(self) -> None:
+        """Forgets all."""
         self._entries.clear()
-        return had

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import NamedTuple
 
-import grpc
 import numpy as np
 from google.protobuf.duration_pb2 import Duration
 
@@ -40,14 +39,10 @@ REST_FACTOR = 2
 time left costs little and must not be taken from those who have more."""
 MODEL_MISMATCH = "MODEL_MISMATCH"
 """Reason by which storage refuses a query's vector of another model than the store's."""
-KEYWORD_ALONE = frozenset(
-    {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.RESOURCE_EXHAUSTED}
-)
-"""How the embedder fails where the keyword arm can answer without it."""
 
 
 class OutdatedError(Exception):
-    """Kept queries may be of another model than the store's."""
+    """Kept queries are of another model than the store's."""
 
 
 class Recaller:
@@ -75,7 +70,9 @@ class Recaller:
         watch.lap(times.embed)
         search = self._request(request, mode, limit, embedded)
         try:
-            found, mismatch = await self._search(search)
+            found, mismatch = await self._search(
+                search, is_kept=embedded is not None and embedded is self._queries.get(request.query)
+            )
         except OutdatedError:
             return await self.recall(request)
         if embedded and not mismatch:
@@ -121,17 +118,18 @@ class Recaller:
         return search
 
     async def _search(
-        self, search: storage_pb2.SearchMemoriesRequest
+        self, search: storage_pb2.SearchMemoriesRequest, *, is_kept: bool
     ) -> tuple[storage_pb2.SearchMemoriesResponse, pb.Degradation | None]:
         """Returns what both arms find; what the keyword arm finds alone, and why, where the model is another one.
 
         Raises:
-            OutdatedError: The model was another one when queries were kept; they are forgotten.
+            OutdatedError: The model was another one when the query was kept; all that were are forgotten.
         """
         try:
             return await call(self._services.storage.SearchMemories, search, STORAGE), None
         except ServiceError as error:
-            if error.reason == MODEL_MISMATCH and self._queries.clear():
+            if error.reason == MODEL_MISMATCH and is_kept:
+                self._queries.clear()
                 raise OutdatedError from error
             if error.reason != MODEL_MISMATCH or not search.HasField("keyword"):
                 raise
@@ -189,7 +187,7 @@ class Recaller:
         try:
             return await embedding.query(self._services, query, share=EMBEDDING_SHARE), None
         except ServiceError as error:
-            if error.code not in KEYWORD_ALONE:
+            if error.code not in embedding.AWAY:
                 raise
             degradation = pb.Degradation(missing=pb.RECALL_MODE_DENSE, reason=error.message)
             now = time.monotonic()
