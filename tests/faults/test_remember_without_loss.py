@@ -26,12 +26,13 @@ from support.command import in_process
 from support.metrics import scrape
 from support.processes import environment
 from support.stack import Stack, running
-from support.storage import encrypted
+from support.storage import database, encrypted, opened
 from support.waiting import until
 
 SECONDS = 60
 CLIENTS = 10
 CREATED, EXISTED = memory_pb2.WRITE_OUTCOME_CREATED, memory_pb2.WRITE_OUTCOME_EXISTED
+UNSPECIFIED = memory_pb2.WRITE_OUTCOME_UNSPECIFIED
 WITHOUT_TOKENS = "\u0301"
 """An accent on nothing, of which the model sees none."""
 HINT, NEARLY_SAME = "who watches the gate at the weekend", 0.99
@@ -201,6 +202,24 @@ def test_memories_that_come_without_vectors_are_embedded(
     [found] = recalled(gateway, f"{namespace} 2", "birds").values()
     [original] = recalled(gateway, namespace, "birds").values()
     assert (found.content, list(found.tags), found.surprise) == (HERON, ["a"], original.surprise)
+
+
+def test_what_is_there_and_cannot_be_read_stops_none_of_the_others(
+    own_stack: Stack, gateway: MemoryServiceStub, namespace: str
+) -> None:
+    damaged = remember(gateway, namespace, VAULT).memory.id
+    own_stack.processes["storage"].stop()
+    with opened(database(own_stack.home)) as file:
+        file.execute("UPDATE memories SET content = 'forged' WHERE id = ?", (damaged,))
+    own_stack.restart("storage")
+    items = [pb.RememberRequest(namespace=namespace, content=content) for content in ("first", VAULT, "second")]
+    batch = gateway.BatchRemember(pb.BatchRememberRequest(requests=items), timeout=SECONDS).results
+    messages = (pb.StreamRememberRequest(request=item) for item in items)
+    streamed = [answer.result for answer in gateway.StreamRemember(messages, timeout=SECONDS)]
+    for results, outcome in ((batch, CREATED), (streamed, EXISTED)):
+        assert [result.response.outcome for result in results] == [outcome, UNSPECIFIED, outcome]
+        assert results[1].error.reason == "VALUE_NOT_AUTHENTIC"
+    gateway.Purge(pb.PurgeRequest(namespace=namespace, ref=memory_pb2.MemoryRef(id=damaged)), timeout=SECONDS)
 
 
 def take_in_what_is_too_long(stack: Stack, namespace: str) -> None:

@@ -24,9 +24,15 @@ MAX_BATCH = 100
 MAX_BATCH_BYTES = 2 * 1024 * 1024
 """The answer has every memory again, and a gRPC client takes 4 MiB by default."""
 OF_ONE_ITEM = frozenset(
-    {grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.NOT_FOUND}
+    {
+        grpc.StatusCode.INVALID_ARGUMENT,
+        grpc.StatusCode.FAILED_PRECONDITION,
+        grpc.StatusCode.NOT_FOUND,
+        grpc.StatusCode.DATA_LOSS,
+    }
 )
-"""How what is wrong with one of many is told; other errors are the services', and so of all."""
+"""How what is wrong with one of many, or with the memory that is there, is told; other errors are the services', and so
+of all."""
 VECTOR_REQUIRED = "VECTOR_REQUIRED"
 """Reason by which storage refuses a put without a vector: the memory is not there (any more)."""
 
@@ -69,10 +75,13 @@ class Rememberer:
         """Does what `batch_remember` does with any number of them; one result a request."""
         results = [pb.BatchRememberResult() for _ in requests]
         puts: dict[int, storage_pb2.PutMemoryRequest] = {}
+        new: dict[int, Texts] = {}
         for index, item in enumerate(requests):
             with _error_into(results[index]):
-                puts[index] = _checked(item)
-        new = {index: texts for index, put in puts.items() if (texts := await self._new_texts(put))}
+                put = _checked(item)
+                if texts := await self._new_texts(put):
+                    new[index] = texts
+                puts[index] = put
         embedded = dict(zip(new, await self._embedder.memories([*new.values()]), strict=True))
         # In order: a key's last content wins, and each memory is part of the history of the next one's surprise.
         for index, put in puts.items():

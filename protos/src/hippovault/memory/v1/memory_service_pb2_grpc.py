@@ -34,7 +34,7 @@ class MemoryServiceStub:
 
     Writes take a request_id of the caller's, at most 128 UTF-8 bytes; empty means none. For a day, a repeat with the same
     one in the same namespace does nothing and has the first answer's outcome; one with other contents is INVALID_ARGUMENT
-    with the reason REQUEST_ID_REUSED.
+    with the reason REQUEST_ID_REUSED, and once the memory is erased a repeat is NOT_FOUND.
     """
 
     def __init__(self, channel):
@@ -119,7 +119,7 @@ class MemoryServiceServicer:
 
     Writes take a request_id of the caller's, at most 128 UTF-8 bytes; empty means none. For a day, a repeat with the same
     one in the same namespace does nothing and has the first answer's outcome; one with other contents is INVALID_ARGUMENT
-    with the reason REQUEST_ID_REUSED.
+    with the reason REQUEST_ID_REUSED, and once the memory is erased a repeat is NOT_FOUND.
     """
 
     def Remember(self, request, context):
@@ -131,7 +131,8 @@ class MemoryServiceServicer:
 
     def BatchRemember(self, request, context):
         """Stores many memories, in order. One that is refused does not stop the others: its result carries the error. While
-        the embedding service's queue is full, it waits as long as the deadline allows. A batch that failed may be repeated.
+        the embedding service's queue is full, it waits as long as the deadline allows; where that does not answer, memories
+        are stored pending. A batch that failed may be repeated.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -300,7 +301,7 @@ class MemoryService:
 
     Writes take a request_id of the caller's, at most 128 UTF-8 bytes; empty means none. For a day, a repeat with the same
     one in the same namespace does nothing and has the first answer's outcome; one with other contents is INVALID_ARGUMENT
-    with the reason REQUEST_ID_REUSED.
+    with the reason REQUEST_ID_REUSED, and once the memory is erased a repeat is NOT_FOUND.
     """
 
     @staticmethod

@@ -35,7 +35,7 @@ class MemoryServiceStub:
 
     Writes take a request_id of the caller's, at most 128 UTF-8 bytes; empty means none. For a day, a repeat with the same
     one in the same namespace does nothing and has the first answer's outcome; one with other contents is INVALID_ARGUMENT
-    with the reason REQUEST_ID_REUSED.
+    with the reason REQUEST_ID_REUSED, and once the memory is erased a repeat is NOT_FOUND.
     """
 
     @_typing.overload
@@ -46,7 +46,8 @@ class MemoryServiceStub:
     """Stores a memory, or finds that it is stored already."""
     BatchRemember: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.BatchRememberRequest, _memory_service_pb2.BatchRememberResponse]
     """Stores many memories, in order. One that is refused does not stop the others: its result carries the error. While
-    the embedding service's queue is full, it waits as long as the deadline allows. A batch that failed may be repeated.
+    the embedding service's queue is full, it waits as long as the deadline allows; where that does not answer, memories
+    are stored pending. A batch that failed may be repeated.
     """
     StreamRemember: _grpc.StreamStreamMultiCallable[_memory_service_pb2.StreamRememberRequest, _memory_service_pb2.StreamRememberResponse]
     """Stores many memories, in order, of any number: what waits to be stored is embedded together. Each answer says what
@@ -83,7 +84,7 @@ class MemoryServiceAsyncStub(MemoryServiceStub):
 
     Writes take a request_id of the caller's, at most 128 UTF-8 bytes; empty means none. For a day, a repeat with the same
     one in the same namespace does nothing and has the first answer's outcome; one with other contents is INVALID_ARGUMENT
-    with the reason REQUEST_ID_REUSED.
+    with the reason REQUEST_ID_REUSED, and once the memory is erased a repeat is NOT_FOUND.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -91,7 +92,8 @@ class MemoryServiceAsyncStub(MemoryServiceStub):
     """Stores a memory, or finds that it is stored already."""
     BatchRemember: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.BatchRememberRequest, _memory_service_pb2.BatchRememberResponse]  # type: ignore[assignment]
     """Stores many memories, in order. One that is refused does not stop the others: its result carries the error. While
-    the embedding service's queue is full, it waits as long as the deadline allows. A batch that failed may be repeated.
+    the embedding service's queue is full, it waits as long as the deadline allows; where that does not answer, memories
+    are stored pending. A batch that failed may be repeated.
     """
     StreamRemember: _aio.StreamStreamMultiCallable[_memory_service_pb2.StreamRememberRequest, _memory_service_pb2.StreamRememberResponse]  # type: ignore[assignment]
     """Stores many memories, in order, of any number: what waits to be stored is embedded together. Each answer says what
@@ -127,7 +129,7 @@ class MemoryServiceServicer(metaclass=_abc_1.ABCMeta):
 
     Writes take a request_id of the caller's, at most 128 UTF-8 bytes; empty means none. For a day, a repeat with the same
     one in the same namespace does nothing and has the first answer's outcome; one with other contents is INVALID_ARGUMENT
-    with the reason REQUEST_ID_REUSED.
+    with the reason REQUEST_ID_REUSED, and once the memory is erased a repeat is NOT_FOUND.
     """
 
     @_abc_1.abstractmethod
@@ -145,7 +147,8 @@ class MemoryServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_memory_service_pb2.BatchRememberResponse, _abc.Awaitable[_memory_service_pb2.BatchRememberResponse]]:
         """Stores many memories, in order. One that is refused does not stop the others: its result carries the error. While
-        the embedding service's queue is full, it waits as long as the deadline allows. A batch that failed may be repeated.
+        the embedding service's queue is full, it waits as long as the deadline allows; where that does not answer, memories
+        are stored pending. A batch that failed may be repeated.
         """
 
     @_abc_1.abstractmethod

@@ -602,7 +602,7 @@ class UpdateMemoryRequest(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     vectors: _builtins.bytes
-    """Of the new content; must be given with it, and not without."""
+    """Of the new content; must be given with it unless they are pending, and not without."""
     model_revision: _builtins.str
     expected_version: _builtins.int
     """Not 0: ABORTED unless the memory has this version. It counts contents, not changes of other fields."""

@@ -32,12 +32,14 @@ class StorageServiceStub:
     content is there without a key gives that memory the key; an unkeyed write whose content is there finds that memory.
 
     Vectors are little-endian float32 of the store's dimensions, finite and L2-normalised. All are of one model, the
-    store's: that of the first ones, until no vector is left. Vectors that would be stored or compared and are of another
-    revision are refused: FAILED_PRECONDITION with the reason MODEL_MISMATCH. Unknown ones, "", are not checked.
+    store's: that of the first ones, until no vector is left. Vectors and token codes that would be stored or compared and
+    are of another revision are refused: FAILED_PRECONDITION with the reason MODEL_MISMATCH. Unknown ones, "", are not
+    checked.
 
     Writes take a request_id, at most 128 UTF-8 bytes; empty means none. It is kept for a day in the write's transaction. A
     repeat with the same one in the same namespace writes nothing and has the first outcome, with the memory as it is now;
-    one with another request is INVALID_ARGUMENT with the reason REQUEST_ID_REUSED.
+    one with another request is INVALID_ARGUMENT with the reason REQUEST_ID_REUSED. Once the memory is erased, a repeat is
+    NOT_FOUND.
     """
 
     def __init__(self, channel):
@@ -145,12 +147,14 @@ class StorageServiceServicer:
     content is there without a key gives that memory the key; an unkeyed write whose content is there finds that memory.
 
     Vectors are little-endian float32 of the store's dimensions, finite and L2-normalised. All are of one model, the
-    store's: that of the first ones, until no vector is left. Vectors that would be stored or compared and are of another
-    revision are refused: FAILED_PRECONDITION with the reason MODEL_MISMATCH. Unknown ones, "", are not checked.
+    store's: that of the first ones, until no vector is left. Vectors and token codes that would be stored or compared and
+    are of another revision are refused: FAILED_PRECONDITION with the reason MODEL_MISMATCH. Unknown ones, "", are not
+    checked.
 
     Writes take a request_id, at most 128 UTF-8 bytes; empty means none. It is kept for a day in the write's transaction. A
     repeat with the same one in the same namespace writes nothing and has the first outcome, with the memory as it is now;
-    one with another request is INVALID_ARGUMENT with the reason REQUEST_ID_REUSED.
+    one with another request is INVALID_ARGUMENT with the reason REQUEST_ID_REUSED. Once the memory is erased, a repeat is
+    NOT_FOUND.
     """
 
     def PutMemory(self, request, context):
@@ -391,12 +395,14 @@ class StorageService:
     content is there without a key gives that memory the key; an unkeyed write whose content is there finds that memory.
 
     Vectors are little-endian float32 of the store's dimensions, finite and L2-normalised. All are of one model, the
-    store's: that of the first ones, until no vector is left. Vectors that would be stored or compared and are of another
-    revision are refused: FAILED_PRECONDITION with the reason MODEL_MISMATCH. Unknown ones, "", are not checked.
+    store's: that of the first ones, until no vector is left. Vectors and token codes that would be stored or compared and
+    are of another revision are refused: FAILED_PRECONDITION with the reason MODEL_MISMATCH. Unknown ones, "", are not
+    checked.
 
     Writes take a request_id, at most 128 UTF-8 bytes; empty means none. It is kept for a day in the write's transaction. A
     repeat with the same one in the same namespace writes nothing and has the first outcome, with the memory as it is now;
-    one with another request is INVALID_ARGUMENT with the reason REQUEST_ID_REUSED.
+    one with another request is INVALID_ARGUMENT with the reason REQUEST_ID_REUSED. Once the memory is erased, a repeat is
+    NOT_FOUND.
     """
 
     @staticmethod
