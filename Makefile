@@ -9,7 +9,7 @@ PROTOS := $(shell find protos/hippovault -name '*.proto')
 .PHONY: help setup run stop test lint types protos protos-check lock bench-recall bench-surprise bench-storage bench-embedding bench-latency
 
 help: ## Lists the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
 setup: ## Makes .venv what requirements.lock says
 	@$(PYTHON) tools/setup_venv.py

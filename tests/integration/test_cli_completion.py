@@ -69,6 +69,10 @@ def test_it_is_installed_where_the_shell_looks(home: Path, scripts: dict[str, Pa
     assert file.read_text().rstrip() == scripts["bash"].read_text().rstrip()
 
 
+def test_what_zsh_needs_is_told(home: Path) -> None:
+    assert b"compinit" in hippovault(home, "completion", "zsh", "--install").stdout
+
+
 def test_an_unknown_shell_is_refused(home: Path) -> None:
     ended = hippovault(home, "completion", "cmd")
     assert (ended.returncode, ended.stdout) == (2, b"")

@@ -166,7 +166,9 @@ def test_a_store_is_encrypted_backed_up_with_its_keys_rotated_and_decrypted(
     keys = Path(backup["keys"])
     assert (keys.name, stat.S_IMODE(keys.stat().st_mode)) == ("copy.db.keys", 0o600)
     assert run("restore", backup["file"])[0] == 0
-    assert "is not encrypted now" in run("decrypt")[1]["messages"][-1]
+    told = run("decrypt")[1]["messages"][-1]
+    assert "is not encrypted now" in told
+    assert "hippovault.toml" in told
     with storage.in_process(database(home)) as (stub, _):
         assert Store(stub, "default").listed() == ["zebra"]
 

@@ -42,9 +42,8 @@ class GatewaySettings(ProcessSettings):
     storage: str = ""
     """gRPC target of the storage service (default: its socket below home)."""
     http: str = ""
-    """Where to serve MCP over HTTP, a loopback `host:port`; `off` for nowhere.
-
-    Default: 127.0.0.1:7465 for the default home; for others, or where it is taken, a free port that stays theirs."""
+    """Where to serve MCP over HTTP, a loopback `host:port`; `off` for nowhere (default: 127.0.0.1:7465 for the default
+    home; for others, or where it is taken, a free port that stays theirs)."""
     mcp_tools: ToolSet = "all"
     """The tools of MCP over HTTP: hippo's, those by SHODH names, or `all`: hippo's are listed, both are answered."""
     mcp_answer_bytes: Annotated[

@@ -24,7 +24,8 @@ def completion(shell: Literal["bash", "zsh", "fish"], /, *, install: bool = Fals
         if options.json:
             show_json({"shell": shell, "file": str(path)})
         else:
-            show_line(f"installed: {path}; it takes effect in the next shell")
+            needs = ", where .zshrc runs compinit" if shell == "zsh" else ""
+            show_line(f"installed: {path}; it takes effect in the next shell{needs}")
         return
     script = commands.app.generate_completion(shell=shell)
     if options.json:

@@ -35,7 +35,8 @@ def up(
     Args:
         detach: Return once the memory serves, and leave it running.
         http: Where to serve MCP over HTTP, a loopback host:port, or off (default: 127.0.0.1:7465 for the default home,
-            for others a free port that stays theirs). A memory that runs keeps what it was started with.
+            for others, or where it is taken, a free port that stays theirs). A memory that runs keeps
+            what it was started with.
         start_timeout: Seconds that each process gets until it serves (default: 60).
         options: Which memory, and how to answer.
     """
@@ -115,7 +116,7 @@ def mcp(*, tools: ToolSet = "all", home: HomePath = Path(default_home())) -> Non
     """Serves MCP on stdin and stdout, for the host that starts it; starts the memory when none runs.
 
     Args:
-        tools: hippo's, those by SHODH names, or all: hippo's are listed, both are answered.
+        tools: hippo's, those by SHODH names, or all: hippo's are listed, both are answered (default).
         home: Directory of the memory (default: the XDG data directory's hippovault).
     """
     launcher.become_door(Options(home=home).layout, tools)

@@ -22,7 +22,10 @@ def decrypt(settings: StorageSettings) -> None:
         OSError: See `conversion.convert`.
     """
     conversion.convert(settings.database, settings.dimensions, settings.unencrypted)
-    sys.stdout.write(f"{settings.database} is not encrypted now; serve it with HIPPOVAULT_STORAGE_ENCRYPTION=off\n")
+    sys.stdout.write(
+        f"{settings.database} is not encrypted now; take encryption and the key's source out of the table [storage] "
+        "of hippovault.toml, or HIPPOVAULT_STORAGE_… out of the environment, before the next start\n"
+    )
 
 
 if __name__ == "__main__":
