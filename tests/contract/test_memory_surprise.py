@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from google.protobuf.field_mask_pb2 import FieldMask
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from hippovault.memory.v1 import memory_pb2
 from hippovault.memory.v1 import memory_service_pb2 as pb
 from hippovault.memory.v1.memory_service_pb2_grpc import MemoryServiceStub
+from hippovault.storage.v1 import storage_pb2
+from hippovault.storage.v1.storage_pb2_grpc import StorageServiceStub
 from hippovault_chassis import channels
 from hippovault_gateway import ranking
+from hippovault_gateway.clients import STORAGE_SERVICE
 from hippovault_gateway.servicer import NAME
 from support.processes import start
 from support.stack import Stack
@@ -50,6 +56,12 @@ def published(stack: Stack) -> Iterator[MemoryServiceStub]:
 @pytest.fixture
 def namespace(request: pytest.FixtureRequest) -> str:
     return f"surprise {request.node.name}"
+
+
+@contextmanager
+def storage_of(stack: Stack) -> Iterator[StorageServiceStub]:
+    with channels.sync(f"unix:{stack.home}/run/storage.sock", STORAGE_SERVICE, ()) as channel:
+        yield StorageServiceStub(channel)
 
 
 def remember_all(
@@ -100,6 +112,23 @@ def test_where_nothing_stands_out_the_order_is_that_of_relevance(
     hits = recall(gateway, namespace, mode)
     assert {hit.salience for hit in hits} == {0}
     assert contents(hits) == contents(recall(gateway, namespace, mode, boost=False))
+
+
+def test_the_few_that_are_scored_do_not_stand_out_by_it(
+    stack: Stack, gateway: MemoryServiceStub, namespace: str
+) -> None:
+    stored = remember_all(gateway, namespace, CHATS)
+    with storage_of(stack) as storage:
+        for response in stored[2:]:
+            unscore = storage_pb2.UpdateMemoryRequest(
+                namespace=namespace,
+                ref=memory_pb2.MemoryRef(id=response.memory.id),
+                update_mask=FieldMask(paths=["surprise"]),
+            )
+            assert not storage.UpdateMemory(unscore, timeout=SECONDS).memory.HasField("surprise")
+    hits = recall(gateway, namespace, pb.RECALL_MODE_HYBRID)
+    assert {hit.salience for hit in hits} == {0}
+    assert contents(hits) == contents(recall(gateway, namespace, pb.RECALL_MODE_HYBRID, boost=False))
 
 
 @pytest.mark.parametrize("mode", [pb.RECALL_MODE_DENSE, pb.RECALL_MODE_KEYWORD, pb.RECALL_MODE_HYBRID])

@@ -84,6 +84,15 @@ def test_surprise_and_importance_count_together() -> None:
     assert ranking.salience(surprise, importance, np.full(4, 0.5)).tolist() == pytest.approx([0, 0, 0, 0.5])
 
 
+@pytest.mark.parametrize("unscored", [1, 3, 4])
+def test_what_has_no_surprise_is_as_surprising_as_most(unscored: int) -> None:
+    surprise = np.array([np.nan] * unscored + [0.5] * (4 - unscored))
+    importance = np.array([0.0, 0.0, 0.0, 0.0])
+    assert ranking.salience(surprise, importance, np.full(4, 0.5)).tolist() == [0, 0, 0, 0]
+    importance[0] = 1
+    assert ranking.salience(surprise, importance, np.full(4, 0.5)).tolist() == [1, 0, 0, 0]
+
+
 @pytest.mark.parametrize(("cosine", "expected"), [(0.8, 1.0), (0.6, 1.0), (0.5, 0.5), (0.4, 0.0), (np.nan, 1.0)])
 def test_what_is_far_from_the_best_hit_is_not_lifted(cosine: float, expected: float) -> None:
     assert salience([0, 0, 0, 1], [0.8, 0.7, np.nan, cosine])[3] == pytest.approx(expected)

@@ -63,11 +63,13 @@ def salience(surprise: Floats, importance: Floats, cosine: Floats) -> Floats:
     Hits that are as surprising and important as most have 0, so that the order of those is that of their relevance.
 
     Args:
-        surprise: The stored score of each hit.
+        surprise: The stored score of each hit; NaN where there is none, which counts as that of most. Where many wait
+            to be scored, or another program wrote them, those that are scored do not stand out by it.
         importance: What the caller gave.
         cosine: Similarity to the query; NaN where it is not known.
     """
-    weight = surprise + importance
+    known = ~np.isnan(surprise)
+    weight = np.where(known, surprise, _median(surprise[known])) + importance
     away = weight - _median(weight)
     deviation = max(DEVIATION * _median(np.abs(away)), LEAST_DEVIATION)
     begins, fully = STANDS_OUT

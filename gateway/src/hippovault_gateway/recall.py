@@ -227,7 +227,8 @@ class Recaller:
         """Returns the part of each hit's surprise that counts."""
         if self._settings.surprise_version == 1:
             return np.ones(len(found))
-        surprise, importance = np.array([(hit.surprise, hit.importance) for hit in found]).reshape(-1, 2).T
+        surprise = np.array([hit.surprise if hit.HasField("surprise") else np.nan for hit in found])
+        importance = np.array([hit.importance for hit in found])
         return ranking.salience(surprise, importance, _cosines(found))
 
     def _scored(

@@ -481,7 +481,8 @@ class Hit(_message.Message):
     """exp(-age * ln 2 / half-life)."""
     salience: _builtins.float
     """The part of the surprise that counts: how clearly surprise + importance stand out among the hits of this search, 0
-    for those that do not, less where the cosine similarity is far below the best one. Always 1 by surprise version 1.
+    for those that do not, less where the cosine similarity is far below the best one. One without a surprise is taken
+    for as surprising as most. Always 1 by surprise version 1.
     """
     @_builtins.property
     def memory(self) -> _memory_pb2.Memory: ...
