@@ -7,7 +7,6 @@ store's clock, and those of one memory strictly increase.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -91,12 +90,10 @@ def list_page(connection: Connection, request: pb.ListMemoryVersionsRequest) -> 
         if of != memory_id:
             raise ServiceError.invalid("page_token", "belongs to a memory that the reference no longer names")
     memory = records.one(connection, memory_id)
-    rows = connection.execute(
-        f"{SELECT} AND since < ? ORDER BY since DESC LIMIT ?",
-        (memory_id, float("inf") if before is None else before, request.page_size + 1),
-    )
-    with contextlib.closing(rows):  # Left before its end, see `query`.
-        newest = [] if before is not None else [_last(memory, since(connection, memory_id))]
+    newest = [] if before is not None else [_last(memory, since(connection, memory_id))]
+    older = f"{SELECT} AND since < ? ORDER BY since DESC LIMIT ?"
+    until = float("inf") if before is None else before
+    with query.reading(connection, older, (memory_id, until, request.page_size + 1)) as rows:
         versions, more = pages.take(_chain(connection.vault, memory, newest, rows), request.page_size)
     response = pb.ListMemoryVersionsResponse(versions=versions)
     if more:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-
 from hippovault.memory.v1 import memory_pb2
 from hippovault.storage.v1 import storage_pb2 as pb
 from hippovault_chassis.errors import ServiceError
@@ -65,12 +63,11 @@ def list_page(connection: Connection, request: pb.ListMemoriesRequest) -> pb.Lis
     if request.page_token:
         after = "AND (h.created_at, h.memory_id) < (?, ?)"
         parameters += pages.position(request)
-    rows = connection.execute(
+    newest = (
         f"{records.SELECT} WHERE {within.condition} {after} "
-        "ORDER BY h.created_at DESC, h.memory_id DESC LIMIT ? OFFSET ?",
-        (*parameters, request.page_size + 1, request.skip),
+        "ORDER BY h.created_at DESC, h.memory_id DESC LIMIT ? OFFSET ?"
     )
-    with contextlib.closing(rows):  # Left before its end, see `query`.
+    with query.reading(connection, newest, (*parameters, request.page_size + 1, request.skip)) as rows:
         found = (records.memory(connection.vault, row) for row in rows)
         memories, more = pages.take(found, request.page_size)
     response = pb.ListMemoriesResponse(memories=memories, total_size=_count(connection, within))
