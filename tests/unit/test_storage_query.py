@@ -42,9 +42,9 @@ def first_of(reader: apsw.Connection) -> None:
 
 
 def chunk_while_others_read(reader: apsw.Connection) -> None:
-    with closing(query.chunks(reader, NUMBERS, (), 1)) as chunks:
-        assert next(chunks) == [(0,)]
-        query.rows(reader, "SELECT 1")
+    chunks = query.chunks(reader, NUMBERS, (), 1)
+    assert next(chunks) == [(0,)]
+    query.rows(reader, "SELECT 1")
 
 
 def fails_half_way(reader: apsw.Connection) -> None:
