@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,10 +17,28 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from hippovault_chassis.home import Home
 from hippovault_gateway.local.state import read_serving
-from integration.mcp_support import PROTOCOL, Era, answer
+from integration.mcp_support import PROTOCOL, Era, RawSession, answer
 from support.command import COMMAND, hippovault
 from support.door import Door
 from support.processes import environment, start
+
+UP_WHILE_STOPPING = """
+import contextlib, os, signal, sys
+from hippovault_gateway.cli import app
+from hippovault_gateway.local import launcher
+
+storage, start_detached = int(sys.argv[1]), launcher.start_detached
+
+def start(*given):
+    started = start_detached(*given)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(storage, signal.SIGCONT)
+    return started
+
+launcher.start_detached = start
+sys.exit(app.run(sys.argv[2:]))
+"""
+"""Lets the storage process stop once the first look has found a supervisor."""
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +129,21 @@ def test_a_line_that_is_too_long_is_refused_by_its_id_and_the_session_lives_on(m
     assert refused["id"] == "long"
     assert "more than 4194304 bytes" in refused["error"]["message"]
     assert listed["result"]["isError"] is False
+
+
+def test_a_memory_that_is_asked_for_while_it_stops_is_started_again(memory: Path) -> None:
+    storage = read_serving(Home(memory))["storage"]["pid"]
+    os.kill(storage, signal.SIGSTOP)  # Until `up` has found the supervisor.
+    with RawSession(memory / "run" / "mcp.sock") as session:
+        down = subprocess.Popen([*COMMAND, "down"], env=environment(memory), stdout=subprocess.DEVNULL)
+        assert session.lines.read() == b""
+    command = [sys.executable, "-c", UP_WHILE_STOPPING, str(storage), "up", "--detach", "--http", "off", "--json"]
+    up = subprocess.run(command, env=environment(memory), capture_output=True, text=True, check=False)
+
+    assert down.wait() == 0
+    assert json.loads(up.stdout)["already_running"] is False, up.stdout + up.stderr
+    with Door(memory) as door:
+        assert door.open()["serverInfo"]["name"] == "hippovault"
 
 
 def test_when_the_memory_is_gone_all_that_was_asked_is_refused_and_the_door_says_so(home: Path) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +22,9 @@ if TYPE_CHECKING:
     from hippovault_chassis.home import Home
     from hippovault_gateway.cli.models import ModelView
     from hippovault_gateway.views import PingView
+
+LOOK_SECONDS = 1.0
+"""Between two looks whether a memory that does not answer yet still runs."""
 
 
 def up(
@@ -47,13 +53,11 @@ def up(
     if http:
         environment["HIPPOVAULT_GATEWAY_HTTP"] = http
     if detach:
-        started = launcher.start_detached(home, start_timeout, environment)
-        url = _http_url(options, start_timeout) if started.already_running else started.http_url
+        started = _started(options, start_timeout, environment)
         if http and started.already_running:
-            output.warn(
-                f"the memory runs already, and serves MCP over HTTP at {url or 'no address'}; --http is not used"
-            )
-        _show_up(options, started.pid, url, already_running=started.already_running)
+            place = started.http_url or "no address"
+            output.warn(f"the memory runs already, and serves MCP over HTTP at {place}; --http is not used")
+        _show_up(options, started)
         return
     pid = holder(lock_path(home))
     if pid is not None:
@@ -130,9 +134,30 @@ def _processes(home: Home) -> dict[str, dict[str, Any]]:
     }
 
 
-def _http_url(options: Options, seconds: float) -> str:
-    """Returns where MCP over HTTP is served, waiting for a memory that is just starting."""
-    return _ping(ClientOptions(home=options.home, timeout=seconds), wait=True).mcp_http_url
+def _started(options: Options, seconds: float, environment: Mapping[str, str]) -> launcher.Started:
+    """Starts the memory, or waits for the one that runs; when that one is being stopped, starts it again after that."""
+    while True:
+        started = launcher.start_detached(options.layout, seconds, environment)
+        if not started.already_running:
+            return started
+        url = _http_url(options, started.pid, seconds)
+        if url is not None:
+            return replace(started, http_url=url)
+
+
+def _http_url(options: Options, pid: int, seconds: float) -> str | None:
+    """Returns where MCP over HTTP is served, waiting for a memory that is just starting; None when that one ends."""
+    from hippovault_chassis.errors import ServiceError
+
+    ends = time.monotonic() + seconds
+    while True:
+        try:
+            return _ping(ClientOptions(home=options.home, timeout=LOOK_SECONDS), wait=True).mcp_http_url
+        except ServiceError:
+            if holder(lock_path(options.layout)) != pid:
+                return None
+            if time.monotonic() > ends:
+                raise
 
 
 def _ping(options: ClientOptions, *, wait: bool = False) -> PingView:
@@ -150,14 +175,15 @@ def _models(options: ClientOptions) -> list[ModelView]:
     return models.served(options)
 
 
-def _show_up(options: Options, pid: int, http_url: str, *, already_running: bool) -> None:
+def _show_up(options: Options, started: launcher.Started) -> None:
     home = options.layout.root
     if options.json:
-        document = {"home": str(home), "pid": pid, "already_running": already_running}
-        output.show_json({**document, **mcp_configuration.document(home), "mcp_http_url": http_url})
+        document = {"home": str(home), "pid": started.pid, "already_running": started.already_running}
+        output.show_json({**document, **mcp_configuration.document(home), "mcp_http_url": started.http_url})
         return
-    output.show_line(f"the memory {home} {'is running already' if already_running else 'is running'}, pid {pid}")
-    output.show_line(mcp_configuration.text(home, http_url, as_json=False))
+    running = "is running already" if started.already_running else "is running"
+    output.show_line(f"the memory {home} {running}, pid {started.pid}")
+    output.show_line(mcp_configuration.text(home, started.http_url, as_json=False))
 
 
 def _show_ping(ping: PingView | None, error: dict[str, str] | None, models: list[ModelView]) -> None:
