@@ -51,6 +51,11 @@ async def test_a_long_memory_is_previewed_and_can_be_had_whole(stack: Stack, nam
         for shown in (stored["memory"], hit, part["memory"]):
             assert (shown["id"], shown["content_bytes"], shown["cut"]) == (number, size, ["content"])
             assert LONG.startswith(shown["content"])
+        assert "hippo_get_entity" in part["note"]
+        [other] = (await answer(client, "list_memories", namespace=namespace, max_bytes=SMALL))["memories"]
+        noted = await answer(client, "retrieve_memory", query="otter", namespace=namespace, max_bytes=SMALL)
+        assert other["cut"] == ["content"]
+        assert "hippo" not in noted["note"]
         assert 30_000 < budget.size(part) <= 32_768
         assert max(budget.size(stored), budget.size(hit)) <= SMALL
         assert (whole["memory"]["content"], "note" in whole) == (LONG, False)

@@ -18,6 +18,8 @@ COUNTS = {"by_type": "omitted_types", "top_tags": "omitted_tags", "tags": "omitt
 COUNTS_SHARE = 4
 """Which part of an answer each of them may take: a quarter."""
 NOTE = "Cut: hippo_get_entity with the id and a larger max_bytes shows a memory whole."
+SHODH_NOTE = "Cut: a larger max_bytes, or the resource memory://NAMESPACE/ID, shows a memory whole."
+"""Where hippo_get_entity may not be known."""
 
 Document = dict[str, Any]
 
@@ -32,19 +34,20 @@ def size(document: object) -> int:
     return len(encoded(document).encode())
 
 
-def fit(document: Document, most: int) -> int | None:
+def fit(document: Document, most: int, note: str = NOTE) -> int | None:
     """Shortens an answer that is too long, in place, and says so in it.
 
     Args:
         document: The answer.
         most: Bytes that it may have.
+        note: What is said in it.
 
     Returns:
         How many items of a list are left, at least one, where some were left off at its end.
     """
     if size(document) <= most:
         return None
-    document["note"] = NOTE
+    document["note"] = note
     for part in (document, *document.values()):
         if isinstance(part, dict):
             _keep_commonest(part, most // COUNTS_SHARE)

@@ -175,11 +175,12 @@ async def answer(application: Application, tool: Tool, arguments: Mapping[str, A
     most = application.mcp_answer_bytes if tool.read_only else MIN_ANSWER_BYTES  # The caller just sent it.
     if isinstance(given, AnswerArguments):
         most = given.most(most)
+    note = budget.SHODH_NOTE if tool.tool_set == "shodh" else budget.NOTE
     omitted: dict[str, Any] = {}
     while True:
         view = tool.view_for(given).of(await tool.function(application)(request))
         document = {**view.model_dump(mode="json", exclude_defaults=True), **omitted}
-        shown = budget.fit(document, most)
+        shown = budget.fit(document, most, note)
         if shown is None or not isinstance(given, PageArguments):
             return document
         # A shorter page, whose token leads to what did not fit on this one. Who counts pages instead must be told.
