@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
 
@@ -78,13 +79,7 @@ def _fill(
     best = sorted(light, key=ranks.__getitem__)
     hits = {}
     for memory_id in best:
-        hit = hits[memory_id] = response.hits.add()
-        hit.id = memory_id
-        _, created_at, surprise, importance, _ = light[memory_id]
-        times.fill(hit.created_at, created_at)
-        if surprise is not None:
-            hit.surprise = surprise
-        hit.importance = importance or 0.0
+        hit = hits[memory_id] = _added(response, light[memory_id])
         if memory_id in cosine:
             _score(hit.dense, near_ranks.get(memory_id, 0), cosine[memory_id])
         match = found.matching.get(memory_id)
@@ -94,17 +89,31 @@ def _fill(
     if request.HasField("late_interaction"):
         with _timed(response.late_interaction_time):
             compared = [memory_id for memory_id in best if ranks[memory_id] <= request.late_interaction.depth]
-            for memory_id, similarities in _similarities(connection, compared, request).items():
-                hits[memory_id].token_similarities = similarities
+            _compare_tokens(connection, request.late_interaction, compared, hits)
     wanted = best[: request.whole] if request.HasField("whole") else best
     whole = records.fitting(((memory_id, light[memory_id][4]) for memory_id in wanted), response.ByteSize())
     for row in records.rows(connection, whole):
         records.fill(connection.vault, hits[row[0]].memory, row)
 
 
-def _similarities(connection: Connection, ids: list[int], request: pb.SearchMemoriesRequest) -> dict[int, bytes]:
+def _added(response: pb.SearchMemoriesResponse, row: tuple[Any, ...]) -> pb.SearchHit:
+    """Adds a hit with what a row of LIGHT tells of it."""
+    hit = response.hits.add()
+    hit.id, created_at, surprise, importance, _ = row
+    times.fill(hit.created_at, created_at)
+    if surprise is not None:
+        hit.surprise = surprise
+    hit.importance = importance or 0.0
+    return hit
+
+
+def _compare_tokens(
+    connection: Connection, asked: pb.LateInteraction, ids: list[int], hits: dict[int, pb.SearchHit]
+) -> None:
     dimensions = connection.of_schema(schema.dimensions)
-    return late_interaction.similarities(connection, ids, request.late_interaction.token_vectors, dimensions)
+    told = late_interaction.similarities(connection, ids, asked.token_vectors, dimensions)
+    for memory_id, similarities in told.items():
+        hits[memory_id].token_similarities = similarities
 
 
 @contextmanager
