@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hippovault.memory.v1 import memory_service_pb2 as pb
+from hippovault_chassis import memory_rules
 from hippovault_gateway.documents import timestamp
 
 
@@ -57,9 +58,15 @@ def _memory(item: dict[str, Any], *, hints: bool) -> pb.RememberRequest:
         content=f"{speaker}: {item['text']}" if speaker else item["text"],
         key=item["key"],
         tags=item.get("tags", ()),
-        hints=item.get("hints", ())[:3] if hints else (),
+        hints=_hints(item) if hints else (),
         created_at=timestamp("timestamp", item["timestamp"]) if item.get("timestamp") else None,
     )
+
+
+def _hints(item: dict[str, Any]) -> list[str]:
+    """Returns the first that a memory may have."""
+    fitting = [hint for hint in item.get("hints", ()) if len(hint.encode()) <= memory_rules.MAX_HINT_BYTES]
+    return fitting[: memory_rules.MAX_HINTS]
 
 
 def _questions(queries: list[dict[str, Any]]) -> Iterator[Question]:
