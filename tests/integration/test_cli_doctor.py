@@ -82,7 +82,8 @@ def looked(check: Callable[[Patient], Finding], home: Path) -> Finding:
 
 def test_what_others_may_read_is_told_with_the_command_that_ends_it(made: Path) -> None:
     file = made / "data" / "memories.db"
-    file.touch(0o644)
+    file.touch()
+    file.chmod(0o644)  # Whatever the umask.
     found = looked(machine.home, made)
     assert (found.state, found.detail) == ("fail", f"others have rights to {file}")
     assert os.system(found.remedy) == 0  # noqa: S605  # It is what people would do.
