@@ -81,9 +81,11 @@ class Recaller:
         times.keyword.CopyFrom(found.keyword_time)
         times.dense.CopyFrom(found.dense_time)
         times.late_interaction.CopyFrom(found.late_interaction_time)
-        relevances, late = self._relevances(found.hits, mode, embedded.unknown if embedded else 0.0)
+        scores = _scores(found.hits)
+        relevances, late = self._relevances(scores, mode, embedded.unknown if embedded else 0.0)
         watch.lap(times.fuse)
-        best = self._ranked(found.hits, relevances, late, boost=not request.no_surprise_boost)[:limit]
+        saliences = self._saliences(found.hits, scores.cosine)
+        best = self._ranked(found.hits, relevances, saliences, late, boost=not request.no_surprise_boost)[:limit]
         best = await self._whole(search.namespace, best)
         hits = _within_bytes([_hit(ranked) for ranked in takewhile(_has_memory, best)])
         watch.lap(times.rerank)
@@ -196,11 +198,8 @@ class Recaller:
                 self._embedder_rests_until, self._degradation = rests_until, degradation
             return None, degradation
 
-    def _relevances(
-        self, found: Sequence[storage_pb2.SearchHit], mode: pb.RecallMode.ValueType, unknown: float
-    ) -> tuple[Floats, Floats]:
+    def _relevances(self, scores: Scores, mode: pb.RecallMode.ValueType, unknown: float) -> tuple[Floats, Floats]:
         """Returns the relevance of each hit, 0 to 1, and what late interaction says of it, NaN where nothing."""
-        scores = _scores(found)
         late = fusion.late_interaction(scores.tokens, self._fusion.contrast)
         if mode == pb.RECALL_MODE_DENSE:
             return np.array([ranking.similarity(1 - cosine) for cosine in scores.cosine.tolist()]), late
@@ -210,9 +209,15 @@ class Recaller:
         return ranking.on_similarity_scale(fused, scores.cosine), late
 
     def _ranked(
-        self, found: Sequence[storage_pb2.SearchHit], relevances: Floats, late: Floats, *, boost: bool
+        self,
+        found: Sequence[storage_pb2.SearchHit],
+        relevances: Floats,
+        saliences: Floats,
+        late: Floats,
+        *,
+        boost: bool,
     ) -> list[_Ranked]:
-        now, saliences = time.time(), self._saliences(found)
+        now = time.time()
         ranked = [
             self._scored(hit, relevance, salience, late_score, now, boost=boost)
             for hit, relevance, salience, late_score in zip(
@@ -223,13 +228,13 @@ class Recaller:
         ranked.sort(key=lambda hit: (-hit.score, -hit.relevance, -hit.created_at, hit.found.id))
         return ranked
 
-    def _saliences(self, found: Sequence[storage_pb2.SearchHit]) -> Floats:
+    def _saliences(self, found: Sequence[storage_pb2.SearchHit], cosine: Floats) -> Floats:
         """Returns the part of each hit's surprise that counts."""
         if self._settings.surprise_version == 1:
             return np.ones(len(found))
         surprise = np.array([hit.surprise if hit.HasField("surprise") else np.nan for hit in found])
         importance = np.array([hit.importance for hit in found])
-        return ranking.salience(surprise, importance, _cosines(found))
+        return ranking.salience(surprise, importance, cosine)
 
     def _scored(
         self,
@@ -311,10 +316,6 @@ def _hit(ranked: _Ranked) -> pb.Hit:
     return hit
 
 
-def _cosines(found: Sequence[storage_pb2.SearchHit]) -> Floats:
-    return np.array([hit.dense.score if hit.HasField("dense") else np.nan for hit in found])
-
-
 def _scores(found: Sequence[storage_pb2.SearchHit]) -> Scores:
     rows = [np.frombuffer(hit.token_similarities, "<f4") for hit in found]
     tokens = np.full((len(found), max(map(len, rows), default=0)), np.nan)
@@ -322,7 +323,7 @@ def _scores(found: Sequence[storage_pb2.SearchHit]) -> Scores:
         if row.size:
             tokens[place] = row
     return Scores(
-        cosine=_cosines(found),
+        cosine=np.array([hit.dense.score if hit.HasField("dense") else np.nan for hit in found]),
         bm25=np.array([hit.keyword.score for hit in found]),
         tokens=tokens,
     )
